@@ -1,0 +1,45 @@
+# The front door. `make demo` and `make test` do all the set-up a bare Debian 12 needs.
+.PHONY: build demo test bench fuzz format format-check tidy setup clean help
+
+help:
+	@echo 'make demo     train one network in fp32, static 8 bits and on a cyclic schedule, and compare'
+	@echo 'make test     everything that is checked: unit, golden, resume and program tests, fuzzing in brief'
+	@echo 'make build    build/lowtide'
+	@echo 'make bench    step times and micro-benchmarks'
+	@echo 'make format   clang-format over the sources;  make tidy: clang-tidy'
+	@echo 'make clean    remove what was built'
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	@cmake --preset release > /dev/null
+	@cmake --build build
+
+demo: build
+	@scripts/demo.sh
+
+test: build fuzz
+	@ctest --test-dir build --output-on-failure --no-tests=error
+
+fuzz: setup
+	@scripts/fuzz.sh
+
+bench: setup
+	@cmake --preset release -DLOWTIDE_BENCH=ON > /dev/null
+	@cmake --build build
+	@scripts/bench.sh
+
+sources = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
+
+format:
+	@clang-format -i $(sources)
+
+format-check:
+	@clang-format --dry-run --Werror $(sources)
+
+tidy: build
+	@clang-tidy -p build --quiet $(shell git ls-files 'lowtide/*.cpp' 'cli/*.cpp')
+
+clean:
+	@rm -rf build build-*

@@ -1,0 +1,33 @@
+# Flags of every target, the compiler cache, sanitizers.
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  # A precompiled header is cacheable only if ccache may look past its time stamps and macros.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+endif()
+
+add_library(lowtide_flags INTERFACE)
+# -fno-math-errno, -fno-trapping-math: let loops with rounding and comparison vectorise; no value changes.
+# -ffp-contract=off: a product and a sum stay two roundings, so that results are those of the reference on any machine.
+target_compile_options(lowtide_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -fno-math-errno
+                            -fno-trapping-math -ffp-contract=off>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(lowtide_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+endif()
+if(LOWTIDE_WERROR)
+  target_compile_options(lowtide_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+if(LOWTIDE_SANITIZE)
+  target_compile_options(lowtide_flags INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer)
+  target_link_options(lowtide_flags INTERFACE -fsanitize=address,undefined)
+endif()
+if(LOWTIDE_FUZZ)
+  target_compile_options(lowtide_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined)
+  target_link_options(lowtide_flags INTERFACE -fsanitize=address,undefined)
+endif()

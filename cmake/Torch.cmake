@@ -1,0 +1,21 @@
+# libtorch, and the library of the rooms that need it.
+
+# PyTorch's CMake files turn CUDA on by themselves; a build without LOWTIDE_CUDA must not need nvcc.
+if(LOWTIDE_CUDA)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES native)
+  endif()
+  enable_language(CUDA)
+  set(CMAKE_CUDA_STANDARD 20)
+endif()
+find_package(Torch REQUIRED)
+
+add_library(lowtide_torch STATIC)
+target_link_libraries(lowtide_torch PUBLIC lowtide_core)
+target_include_directories(lowtide_torch SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
+target_link_libraries(lowtide_torch PUBLIC ${TORCH_LIBRARIES})
+if(LOWTIDE_CUDA)
+  target_compile_definitions(lowtide_torch PUBLIC LOWTIDE_WITH_CUDA)
+endif()
+# A file that includes torch/torch.h takes some 16 s to compile; with this 7.
+target_precompile_headers(lowtide_torch PRIVATE <torch/torch.h>)
