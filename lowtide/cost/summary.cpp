@@ -1,0 +1,32 @@
+#include "lowtide/cost/summary.h"
+
+#include "lowtide/cost/bit_operations.h"
+
+namespace lowtide {
+
+ScheduleSummary summarise(const std::vector<Run>& runs, Bits highest) {
+  Count steps = 0;
+  Count bits = 0;
+  Count cost = 0;
+  for (const Run& run : runs) {
+    const auto count = static_cast<Count>(run.count);
+    steps += count;
+    bits += count * static_cast<Count>(width(run.bits.forward));
+    cost += count * static_cast<Count>(relative_cost_numerator(run.bits));
+  }
+  ScheduleSummary summary;
+  summary.runs = runs;
+  if (steps == 0) return summary;
+  // Sums are exact; each figure is rounded once, at its division.
+  const Count static_cost = steps * static_cast<Count>(relative_cost_numerator(highest));
+  summary.mean_bits = static_cast<double>(bits) / static_cast<double>(steps);
+  summary.relative_cost = static_cast<double>(cost) / static_cast<double>(steps * kRelativeCostDenominator);
+  summary.saving = 1.0 - static_cast<double>(cost) / static_cast<double>(static_cost);
+  return summary;
+}
+
+ScheduleSummary summarise(const ScheduleSpec& spec, std::int64_t total_steps) {
+  return summarise(run_lengths(*make_schedule(spec, total_steps), total_steps), spec.highest());
+}
+
+}  // namespace lowtide

@@ -1,0 +1,21 @@
+#pragma once
+
+namespace lowtide {
+
+// The precision of one step: bits of the forward pass (weights and activations) and of the backward pass
+// (gradients). 0 means fp32, not quantised at all.
+struct Bits {
+  int forward = 0;
+  int backward = 0;
+  bool operator==(const Bits&) const = default;
+};
+
+constexpr bool is_fp32(Bits bits) { return bits.forward == 0; }
+
+// What a number of bits counts as in costs and pictures: fp32 is 32 bits wide.
+constexpr int width(int bits) { return bits == 0 ? 32 : bits; }
+
+constexpr int kFewestBits = 2;
+constexpr int kMostBits = 32;
+
+}  // namespace lowtide

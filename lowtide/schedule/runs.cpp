@@ -1,0 +1,45 @@
+#include "lowtide/schedule/runs.h"
+
+#include <algorithm>
+
+namespace lowtide {
+
+std::vector<Run> run_lengths(const Schedule& schedule, std::int64_t total_steps) {
+  std::vector<Run> runs;
+  for (std::int64_t step = 0; step < total_steps; ++step) {
+    const Bits bits = schedule.at(step);
+    if (runs.empty() || runs.back().bits != bits) runs.push_back({bits, 0});
+    ++runs.back().count;
+  }
+  return runs;
+}
+
+std::int64_t step_count(const std::vector<Run>& runs) {
+  std::int64_t total = 0;
+  for (const Run& run : runs) total += run.count;
+  return total;
+}
+
+std::vector<BitRange> envelope(const std::vector<Run>& runs, int columns) {
+  const std::int64_t total = step_count(runs);
+  std::vector<BitRange> result;
+  std::size_t run = 0;
+  std::int64_t run_end = runs.empty() ? 0 : runs[0].count;
+  // Whole steps per column and the rest, so that nothing overflows: the column's first step is
+  // floor(x·total/columns).
+  const auto first_step = [&](std::int64_t x) { return total / columns * x + total % columns * x / columns; };
+  for (std::int64_t x = 0; x < columns && !runs.empty(); ++x) {
+    while (run_end <= first_step(x)) run_end += runs[++run].count;
+    const std::int64_t last = std::max(first_step(x + 1) - 1, first_step(x));
+    BitRange range{width(runs[run].bits.forward), width(runs[run].bits.forward)};
+    while (run_end <= last) {
+      run_end += runs[++run].count;
+      range.low = std::min(range.low, width(runs[run].bits.forward));
+      range.high = std::max(range.high, width(runs[run].bits.forward));
+    }
+    result.push_back(range);
+  }
+  return result;
+}
+
+}  // namespace lowtide

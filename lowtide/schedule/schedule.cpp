@@ -1,0 +1,116 @@
+#include "lowtide/schedule/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lowtide/base/error.h"
+#include "lowtide/schedule/cycles.h"
+#include "lowtide/schedule/progressive.h"
+
+namespace lowtide {
+namespace {
+
+class CyclicBits final : public Schedule {
+ public:
+  CyclicBits(const CyclicSchedule& cyclic, const ScheduleSpec& spec, std::int64_t total_steps)
+      : cyclic_(cyclic),
+        parameters_{spec.k, spec.c},
+        bits_(spec.bits),
+        grad_(spec.grad),
+        cycles_(spec.cycles),
+        total_steps_(total_steps) {}
+
+  Bits at(std::int64_t step) const override {
+    const Position where =
+        position(std::clamp<std::int64_t>(step, 0, total_steps_ - 1), cycles_, total_steps_);
+    const int forward = rounded(where, bits_);
+    return {forward, grad_.low == grad_.high ? grad_.low : rounded(where, grad_)};
+  }
+
+ private:
+  int rounded(const Position& where, BitRange range) const {
+    return round_half_even(value_at(cyclic_.profile, cyclic_.shape, parameters_, where, range));
+  }
+
+  const CyclicSchedule& cyclic_;
+  ProfileParameters parameters_;
+  BitRange bits_;
+  BitRange grad_;
+  std::int64_t cycles_;
+  std::int64_t total_steps_;
+};
+
+// `low` in [from, to), else `high`: static (low = high), fp32, deficit and window.
+class WindowBits final : public Schedule {
+ public:
+  WindowBits(Bits low, Bits high, std::int64_t from, std::int64_t to)
+      : low_(low), high_(high), from_(from), to_(to) {}
+
+  Bits at(std::int64_t step) const override { return step >= from_ && step < to_ ? low_ : high_; }
+
+ private:
+  Bits low_;
+  Bits high_;
+  std::int64_t from_;
+  std::int64_t to_;
+};
+
+class DelayedBits final : public Schedule {
+ public:
+  DelayedBits(Bits first, std::int64_t delay, std::unique_ptr<Schedule> inner)
+      : first_(first), delay_(delay), inner_(std::move(inner)) {}
+
+  Bits at(std::int64_t step) const override { return step < delay_ ? first_ : inner_->at(step - delay_); }
+  void observe(std::int64_t step, double loss) override {
+    if (step >= delay_) inner_->observe(step - delay_, loss);
+  }
+  bool is_stateful() const override { return inner_->is_stateful(); }
+  Json state() const override { return inner_->state(); }
+  void restore(const Json& state) override { inner_->restore(state); }
+
+ private:
+  Bits first_;
+  std::int64_t delay_;
+  std::unique_ptr<Schedule> inner_;
+};
+
+std::unique_ptr<Schedule> make_undelayed(const ScheduleSpec& spec, std::int64_t total_steps) {
+  if (const CyclicSchedule* cyclic = find_cyclic(spec.name)) {
+    return std::make_unique<CyclicBits>(*cyclic, spec, total_steps);
+  }
+  if (spec.name == "progressive") return std::make_unique<ProgressiveBits>(spec);
+  const bool is_window = spec.name == "window";
+  const std::int64_t to = is_window ? spec.to : spec.name == "deficit" ? spec.steps : 0;
+  return std::make_unique<WindowBits>(Bits{spec.bits.low, spec.grad.low}, spec.highest(),
+                                      is_window ? spec.from : 0, to);
+}
+
+// A first part in fp32 has its gradients in fp32 too.
+Bits first_bits(const ScheduleSpec& spec) {
+  const Bits highest = spec.highest();
+  if (!spec.delay->bits) return highest;
+  return *spec.delay->bits == 0 ? Bits{} : Bits{*spec.delay->bits, highest.backward};
+}
+
+}  // namespace
+
+void Schedule::observe(std::int64_t, double) {}
+bool Schedule::is_stateful() const { return false; }
+Json Schedule::state() const { return Json::object(); }
+void Schedule::restore(const Json&) {}
+
+std::unique_ptr<Schedule> make_schedule(const ScheduleSpec& spec, std::int64_t total_steps) {
+  try {
+    check(spec, total_steps);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("schedule '{}': {}", to_string(spec), error.what()));
+  }
+  const std::int64_t delay = delay_steps(spec, total_steps);
+  std::unique_ptr<Schedule> schedule = make_undelayed(spec, total_steps - delay);
+  if (!spec.delay) return schedule;
+  return std::make_unique<DelayedBits>(first_bits(spec), delay, std::move(schedule));
+}
+
+}  // namespace lowtide

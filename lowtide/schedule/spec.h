@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lowtide/schedule/bits.h"
+#include "lowtide/schedule/profile.h"
+
+namespace lowtide {
+
+// When a progressive schedule takes the loss to have stopped falling: the mean over `window` losses was less
+// than `threshold` (relative) below the best such mean, `patience` times in a row.
+struct Plateau {
+  std::int64_t window = 100;
+  double threshold = 0.01;
+  std::int64_t patience = 3;
+  bool operator==(const Plateau&) const = default;
+};
+
+// The first part of a delayed schedule: its length in steps, or in percent of all steps, and its bits (0:
+// fp32), or the highest bits of the schedule that follows.
+struct Delay {
+  std::int64_t steps = 0;
+  std::optional<double> percent;
+  std::optional<int> bits;
+  bool operator==(const Delay&) const = default;
+};
+
+// What a recipe says about precision. One line of text, and back:
+//   RR 3:8 n=8 grad=8                     any of the ten; also k= (exponential) and c= (REX)
+//   static 8 grad=8                       fp32
+//   deficit 3:8 grad=8 steps=1000         low for the first 1000 steps, then high
+//   window 3:8 grad=8 from=1000 to=2000   low in [1000, 2000), else high
+//   delayed 500 RR 3:8 n=8 grad=8         high for 500 steps, then RR on the rest; also `delayed 25% at=fp32
+//   …` progressive 3,4,6,8 grad=8 window=100 threshold=0.01 patience=3
+// Gradient bits may be a range, `grad=6:8`: they then move with the forward bits.
+struct ScheduleSpec {
+  std::string name = "RR";  // canonical; that of the inner schedule if it is delayed
+  BitRange bits{3, 8};
+  BitRange grad{8, 8};
+  std::int64_t cycles = 8;
+  double k = ProfileParameters{}.k;
+  double c = ProfileParameters{}.c;
+  std::int64_t steps = 0;   // deficit
+  std::int64_t from = 0;    // window
+  std::int64_t to = 0;      // window
+  std::vector<int> levels;  // progressive; bits holds its ends
+  Plateau plateau;
+  std::optional<Delay> delay;
+
+  bool operator==(const ScheduleSpec&) const = default;
+
+  // The highest precision it asks for: what a model trained by it is evaluated at, and what it is compared
+  // with.
+  Bits highest() const;
+};
+
+// Throws UserError, of one line, if the text is not a schedule or not a possible one.
+ScheduleSpec parse_schedule(std::string_view text);
+std::string to_string(const ScheduleSpec& spec);
+
+// Throws UserError unless the schedule is possible; with the number of steps known, also in that many steps.
+void check(const ScheduleSpec& spec);
+void check(const ScheduleSpec& spec, std::int64_t total_steps);
+
+// The steps before a delayed schedule starts; 0 if it is not delayed.
+std::int64_t delay_steps(const ScheduleSpec& spec, std::int64_t total_steps);
+
+}  // namespace lowtide

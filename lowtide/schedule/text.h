@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lowtide {
+
+// The whole text as a number, or nothing: no sign '+', no spaces, no trailing characters, no infinities.
+std::optional<std::int64_t> parse_integer(std::string_view text);
+std::optional<double> parse_real(std::string_view text);
+
+std::vector<std::string_view> split_words(std::string_view text);
+std::vector<std::string_view> split(std::string_view text, char separator);
+
+bool equal_ignoring_case(std::string_view a, std::string_view b);
+
+// A user's text as it may stand in an error message: in quotes, on one line, not endless.
+std::string quoted(std::string_view text);
+
+}  // namespace lowtide
