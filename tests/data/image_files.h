@@ -1,0 +1,58 @@
+#pragma once
+
+// Files in the formats of the data sets, made by the tests.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lowtide/base/error.h"
+#include "lowtide/data/image.h"
+
+namespace lowtide::testing {
+
+// A folder that goes with the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder();
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+void write_file(const std::filesystem::path& path, const std::string& bytes);  // makes its folder too
+void write_gzip(const std::filesystem::path& path, const std::string& bytes);
+
+std::string idx_images(int count, int height, int width,
+                       std::uint8_t first_pixel = 0);  // pixel i is first + i
+std::string idx_labels(const std::vector<std::uint8_t>& labels);
+
+// A record of CIFAR: `labels` (one byte, or two), then constant planes of these values.
+std::string cifar_record(const std::string& labels, std::uint8_t red, std::uint8_t green, std::uint8_t blue);
+
+Image gradient_image(int height, int width, int channels);  // smooth, so that JPEG keeps it nearly
+std::string encode_jpeg(const Image& image);  // 1 or 3 channels; 4: CMYK with Adobe's marker, inverted
+
+struct PngOptions {
+  int bit_depth = 8;
+  bool interlaced = false;
+};
+std::string encode_png(const Image& image,
+                       const PngOptions& options = {});  // 1: grey, 2: with alpha, 3: RGB, 4: RGBA
+std::string encode_palette_png(int height, int width, const std::vector<std::uint8_t>& indices,
+                               const std::vector<std::uint8_t>& palette_rgb);
+
+// The message of the UserError that `action` throws; a failure of the test if it throws none.
+std::string user_error(const std::function<void()>& action);
+
+}  // namespace lowtide::testing
