@@ -98,7 +98,7 @@ std::string display_name(const ScheduleSpec& spec) { return spec.delay ? "delaye
 
 Json to_json(const Entry& entry, std::int64_t steps) {
   Json runs = Json::array();
-  for (const Run& run : entry.summary.runs) {
+  for (const BitRun& run : entry.summary.runs) {
     // Runs are of forward bits: where only the gradient bits change, the run goes on.
     if (!runs.empty() && runs.back()[0] == run.bits.forward) {
       runs.back()[1] = runs.back()[1].get<std::int64_t>() + run.count;

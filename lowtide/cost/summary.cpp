@@ -4,11 +4,11 @@
 
 namespace lowtide {
 
-ScheduleSummary summarise(const std::vector<Run>& runs, Bits highest) {
+ScheduleSummary summarise(const std::vector<BitRun>& runs, Bits highest) {
   Count steps = 0;
   Count bits = 0;
   Count cost = 0;
-  for (const Run& run : runs) {
+  for (const BitRun& run : runs) {
     const auto count = static_cast<Count>(run.count);
     steps += count;
     bits += count * static_cast<Count>(width(run.bits.forward));

@@ -131,7 +131,7 @@ Charset terminal_charset() {
   return Charset::kAscii;
 }
 
-std::string text_plot(const std::vector<Run>& runs, Charset charset) {
+std::string text_plot(const std::vector<BitRun>& runs, Charset charset) {
   const bool utf8 = charset == Charset::kUtf8;
   const int across = utf8 ? 2 : 1;
   const int down = utf8 ? 4 : 1;

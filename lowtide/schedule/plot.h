@@ -13,6 +13,6 @@ enum class Charset { kAscii, kUtf8 };
 Charset terminal_charset();
 
 // Forward bits over time, at most 80 columns wide: a line of braille dots, or of plain characters.
-std::string text_plot(const std::vector<Run>& runs, Charset charset);
+std::string text_plot(const std::vector<BitRun>& runs, Charset charset);
 
 }  // namespace lowtide

@@ -4,8 +4,8 @@
 
 namespace lowtide {
 
-std::vector<Run> run_lengths(const Schedule& schedule, std::int64_t total_steps) {
-  std::vector<Run> runs;
+std::vector<BitRun> run_lengths(const Schedule& schedule, std::int64_t total_steps) {
+  std::vector<BitRun> runs;
   for (std::int64_t step = 0; step < total_steps; ++step) {
     const Bits bits = schedule.at(step);
     if (runs.empty() || runs.back().bits != bits) runs.push_back({bits, 0});
@@ -14,13 +14,13 @@ std::vector<Run> run_lengths(const Schedule& schedule, std::int64_t total_steps)
   return runs;
 }
 
-std::int64_t step_count(const std::vector<Run>& runs) {
+std::int64_t step_count(const std::vector<BitRun>& runs) {
   std::int64_t total = 0;
-  for (const Run& run : runs) total += run.count;
+  for (const BitRun& run : runs) total += run.count;
   return total;
 }
 
-std::vector<BitRange> envelope(const std::vector<Run>& runs, int columns) {
+std::vector<BitRange> envelope(const std::vector<BitRun>& runs, int columns) {
   const std::int64_t total = step_count(runs);
   std::vector<BitRange> result;
   std::size_t run = 0;

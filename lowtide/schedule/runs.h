@@ -9,17 +9,17 @@
 namespace lowtide {
 
 // Steps in a row at the same bits.
-struct Run {
+struct BitRun {
   Bits bits;
   std::int64_t count = 0;
-  bool operator==(const Run&) const = default;
+  bool operator==(const BitRun&) const = default;
 };
-std::vector<Run> run_lengths(const Schedule& schedule, std::int64_t total_steps);
+std::vector<BitRun> run_lengths(const Schedule& schedule, std::int64_t total_steps);
 
 // The lowest and highest forward width within each of `columns` equal parts of the steps: what a picture so
 // many columns wide can show. A part shorter than a step shows the step it lies in.
-std::vector<BitRange> envelope(const std::vector<Run>& runs, int columns);
+std::vector<BitRange> envelope(const std::vector<BitRun>& runs, int columns);
 
-std::int64_t step_count(const std::vector<Run>& runs);
+std::int64_t step_count(const std::vector<BitRun>& runs);
 
 }  // namespace lowtide

@@ -44,11 +44,11 @@ std::string short_count(std::int64_t count) {
   return fmt::format("{}", count);
 }
 
-std::string line_through_runs(const Frame& frame, const std::vector<Run>& runs) {
+std::string line_through_runs(const Frame& frame, const std::vector<BitRun>& runs) {
   const auto steps = static_cast<double>(step_count(runs));
   std::string path = fmt::format("M{:.6g} {:.6g}", frame.left, frame.y(width(runs[0].bits.forward)));
   std::int64_t done = 0;
-  for (const Run& run : runs) {
+  for (const BitRun& run : runs) {
     done += run.count;
     path += fmt::format("V{:.6g}H{:.6g}", frame.y(width(run.bits.forward)),
                         frame.left + frame.width * static_cast<double>(done) / steps);
@@ -56,7 +56,7 @@ std::string line_through_runs(const Frame& frame, const std::vector<Run>& runs) 
   return path;
 }
 
-std::string line_through_envelope(const Frame& frame, const std::vector<Run>& runs) {
+std::string line_through_envelope(const Frame& frame, const std::vector<BitRun>& runs) {
   const std::vector<BitRange> columns = envelope(runs, static_cast<int>(frame.width));
   std::string path;
   for (std::size_t x = 0; x < columns.size(); ++x) {
@@ -105,7 +105,7 @@ std::string picture(const Frame& frame, const SchedulePicture& schedule) {
 BitRange common_bits(const std::vector<SchedulePicture>& pictures) {
   BitRange bits{kMostBits, kFewestBits};
   for (const SchedulePicture& schedule : pictures) {
-    for (const Run& run : schedule.runs) {
+    for (const BitRun& run : schedule.runs) {
       bits.low = std::min(bits.low, width(run.bits.forward));
       bits.high = std::max(bits.high, width(run.bits.forward));
     }

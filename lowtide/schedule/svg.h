@@ -10,7 +10,7 @@ namespace lowtide {
 struct SchedulePicture {
   std::string title;
   std::string subtitle;
-  std::vector<Run> runs;
+  std::vector<BitRun> runs;
 };
 
 // A self-contained SVG document on a white ground, so that it reads on a light page and on a dark one: one

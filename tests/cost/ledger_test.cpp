@@ -1,0 +1,107 @@
+#include "lowtide/cost/ledger.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/schedule/error_of.h"
+
+namespace lowtide {
+namespace {
+
+constexpr LayerPrecision kFixed8{LayerPrecision::Kind::kFixed, 8};
+constexpr LayerPrecision kFp32{LayerPrecision::Kind::kFp32, 0};
+
+Ledger three_layers() {
+  Ledger ledger;
+  ledger.add_layer("conv1", 100, kFixed8);
+  ledger.add_layer("conv2", 1000);
+  ledger.add_layer("fc", 10, kFp32);
+  return ledger;
+}
+
+TEST(Ledger, ByHand) {
+  Ledger ledger = three_layers();
+  ledger.add({3, 6}, 2);
+  ledger.add({4, 6}, 5);
+  ledger.add({3, 6}, 1);
+  EXPECT_EQ(ledger.items(), 8);
+  const auto& layers = ledger.layers();
+  // 3 items at 3/6 bits and 5 at 4/6.
+  EXPECT_EQ(ledger.paper(layers[1]),
+            (BitOperations{1000 * (3 * 9 + 5 * 16), 1000 * (3 * 18 + 5 * 24), 1000 * (3 * 18 + 5 * 24)}));
+  EXPECT_EQ(ledger.actual(layers[1]), ledger.paper(layers[1]));
+  // The first layer keeps 8 forward bits, its gradients stay as scheduled.
+  EXPECT_EQ(ledger.actual(layers[0]), (BitOperations{100 * 8 * 64, 100 * 8 * 48, 100 * 8 * 48}));
+  EXPECT_EQ(ledger.actual(layers[2]), (BitOperations{10 * 8 * 1024, 10 * 8 * 1024, 10 * 8 * 1024}));
+  EXPECT_TRUE(ledger.paper().total() == 1110u * (3 * 45 + 5 * 64));
+  EXPECT_TRUE(ledger.actual().total() == 1000u * (3 * 45 + 5 * 64) + 100u * 8 * 160 + 10u * 8 * 3072);
+}
+
+TEST(Ledger, AStepInFp32CountsThirtyTwoBitsEverywhere) {
+  Ledger ledger = three_layers();
+  ledger.add({}, 1);
+  EXPECT_EQ(ledger.paper(), ledger.actual());
+  EXPECT_TRUE(ledger.paper().total() == 1110u * 3072);
+}
+
+TEST(Ledger, IsExactBeyond64Bits) {
+  Ledger ledger;
+  ledger.add_layer("resnet50", 4'089'184'256);
+  for (int step = 0; step < 1000; ++step) ledger.add({32, 32}, 450 * 256);
+  // 4089184256 · 450000·256 · 3072: more than 2^63 and than 2^64.
+  EXPECT_EQ(to_decimal(ledger.paper().total()), "1447139408766566400000");
+  EXPECT_EQ(ledger.to_json()["paper"]["total"], "1447139408766566400000");
+  EXPECT_NEAR(ledger.to_json()["gbitops"]["paper"].get<double>(), 1447139408766.5664, 1e-3);
+}
+
+TEST(Ledger, JsonNumbersStayExact) {
+  EXPECT_EQ(exact_json(Count{1} << 53), std::uint64_t{1} << 53);
+  EXPECT_EQ(exact_json((Count{1} << 53) + 1), "9007199254740993");
+  EXPECT_EQ(to_decimal(0), "0");
+  EXPECT_EQ(to_decimal(~Count{0}), "340282366920938463463374607431768211455");
+}
+
+TEST(Ledger, RestoredGoesOnAsIfUninterrupted) {
+  Ledger whole = three_layers();
+  Ledger first = three_layers();
+  for (int step = 0; step < 10; ++step) {
+    whole.add({3 + step % 4, 8}, 128);
+    if (step < 6) first.add({3 + step % 4, 8}, 128);
+  }
+  Ledger resumed = three_layers();
+  resumed.restore(Json::parse(first.state().dump()));
+  for (int step = 6; step < 10; ++step) resumed.add({3 + step % 4, 8}, 128);
+  EXPECT_EQ(resumed.state().dump(), whole.state().dump());
+  EXPECT_EQ(resumed.to_json().dump(), whole.to_json().dump());
+}
+
+TEST(Ledger, RefusesTheStateOfAnotherModelAndDamage) {
+  Ledger ledger = three_layers();
+  ledger.add({3, 8}, 1);
+  Ledger other;
+  other.add_layer("conv1", 100);
+  EXPECT_NE(error_of([&] { ledger.restore(other.state()); }).find("other layers"), std::string::npos);
+  Json damaged = ledger.state();
+  damaged["items"][0][2] = -1;
+  EXPECT_NE(error_of([&] { ledger.restore(damaged); }).find("damaged"), std::string::npos);
+  damaged["items"] = {"x"};
+  EXPECT_NE(error_of([&] { ledger.restore(damaged); }).find("damaged"), std::string::npos);
+  EXPECT_NE(error_of([&] { ledger.restore(Json()); }).find("damaged"), std::string::npos);
+  EXPECT_EQ(ledger.items(), 1) << "a refused state changes nothing";
+}
+
+TEST(Ledger, TableIsAligned) {
+  Ledger ledger = three_layers();
+  ledger.add({3, 8}, 1'000'000);
+  const std::string table = ledger.format_table();
+  EXPECT_NE(table.find("conv2"), std::string::npos);
+  EXPECT_NE(table.find("1,000"), std::string::npos);
+  std::size_t length = 0;
+  for (std::size_t at = 0; at < table.size(); at = table.find('\n', at) + 1) {
+    const std::size_t line = table.find('\n', at) - at;
+    if (length == 0) length = line;
+    EXPECT_EQ(line, length);
+  }
+}
+
+}  // namespace
+}  // namespace lowtide

@@ -1,0 +1,88 @@
+#include "lowtide/schedule/spec.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/schedule/error_of.h"
+
+namespace lowtide {
+namespace {
+
+TEST(ScheduleSpec, CanonicalLinesPrintAsTheyWereRead) {
+  for (const char* text : {
+           "RR 3:8 n=8 grad=8",
+           "CT 2:32 n=32 grad=6:8",
+           "ER 3:8 n=8 grad=8 k=2.5",
+           "RTH 3:8 n=8 grad=8 c=0.5",
+           "static 8 grad=8",
+           "fp32",
+           "deficit 3:8 grad=8 steps=1000",
+           "window 3:8 grad=8 from=1000 to=2000",
+           "delayed 500 RR 3:8 n=8 grad=8",
+           "delayed 12.5% at=fp32 static 4 grad=8",
+           "delayed 0 at=16 window 3:8 grad=8 from=0 to=9223372036854775807",
+           "progressive 3,4,6,8 grad=8 window=100 threshold=0.01 patience=3",
+           "delayed 10% progressive 2,32 grad=6:8 window=1 threshold=1e-09 patience=1",
+       }) {
+    const ScheduleSpec spec = parse_schedule(text);
+    EXPECT_EQ(to_string(spec), text);
+    EXPECT_EQ(parse_schedule(to_string(spec)), spec);
+  }
+}
+
+TEST(ScheduleSpec, FillsInAndMakesCanonical) {
+  EXPECT_EQ(to_string(parse_schedule("rr")), "RR 3:8 n=8 grad=8");
+  EXPECT_EQ(to_string(parse_schedule("  etv\tn=4   4:6 ")), "ETV 4:6 n=4 grad=8");
+  EXPECT_EQ(to_string(parse_schedule("STATIC")), "static 8 grad=8");
+  EXPECT_EQ(to_string(parse_schedule("static 5:5 grad=06")), "static 5 grad=6");
+  EXPECT_EQ(to_string(parse_schedule("FP32")), "fp32");
+  EXPECT_EQ(to_string(parse_schedule("RR c=0.90")), "RR 3:8 n=8 grad=8");
+  EXPECT_EQ(to_string(parse_schedule("progressive 3,8")),
+            "progressive 3,8 grad=8 window=100 threshold=0.01 patience=3");
+}
+
+TEST(ScheduleSpec, HighestBits) {
+  EXPECT_EQ(parse_schedule("RR 3:6 grad=4:7").highest(), (Bits{6, 7}));
+  EXPECT_EQ(parse_schedule("progressive 3,4,9 grad=8").highest(), (Bits{9, 8}));
+  EXPECT_EQ(parse_schedule("fp32").highest(), Bits{});
+}
+
+struct Mistake {
+  const char* text;
+  const char* message;
+};
+class ScheduleSpecMistake : public testing::TestWithParam<Mistake> {};
+
+TEST_P(ScheduleSpecMistake, IsOneLineThatSaysWhatIsWrong) {
+  const std::string message = error_of([&] { parse_schedule(GetParam().text); });
+  EXPECT_NE(message.find(GetParam().message), std::string::npos) << message;
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+  EXPECT_TRUE(message.starts_with("schedule '")) << message;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ScheduleSpecMistake,
+    testing::Values(
+        Mistake{"", "no schedule named"}, Mistake{"sine", "unknown name 'sine'; expected RR"},
+        Mistake{"RR 3:8 n=8\nn=9", "n is given twice"}, Mistake{"RR 3:8 3:8", "given twice"},
+        Mistake{"RR 3:5:8", "not a range of bits"}, Mistake{"RR 3-8", "not a number of bits"},
+        Mistake{"RR 0", "or the schedule fp32"}, Mistake{"RR n=", "n: '' is not a whole number"},
+        Mistake{"RR n=8.5", "not a whole number"}, Mistake{"RR n=99999999999999999999", "whole number"},
+        Mistake{"RR k=4", "RR has no parameter 'k'; it has n, grad, c"}, Mistake{"RR c=nan", "not a number"},
+        Mistake{"RR c=inf", "not a number"}, Mistake{"RR =8", "no parameter ''"},
+        Mistake{"static 3:8", "one number of bits"},
+        Mistake{"static 8 grad=6:8", "needs a schedule that moves"},
+        Mistake{"static 8 n=8", "static has no parameter 'n'; it has grad"},
+        Mistake{"fp32 8", "fp32 takes nothing more"}, Mistake{"fp32 grad=8", "it has none"},
+        Mistake{"RR grad=8:6", "gradient bits 8:6 are the wrong way round"},
+        Mistake{"deficit 3:8", "needs steps="}, Mistake{"deficit steps=-1", "0 or more"},
+        Mistake{"window from=3", "needs to="}, Mistake{"delayed", "delayed STEPS SCHEDULE"},
+        Mistake{"delayed 500", "delayed STEPS SCHEDULE"}, Mistake{"delayed 500 at=8", "no schedule named"},
+        Mistake{"delayed many RR", "not a whole number"}, Mistake{"delayed % RR", "not a number"},
+        Mistake{"progressive", "list of bits"}, Mistake{"progressive 8", "list of bits"},
+        Mistake{"progressive 3,3", "must rise"}, Mistake{"progressive 3,,8", "'' is not a number"},
+        Mistake{"progressive 3,8 window=0", "at least 1"},
+        Mistake{"progressive 3,8 threshold=1", "less than 1"},
+        Mistake{"progressive 3,8 patience=0", "at least 1"}));
+
+}  // namespace
+}  // namespace lowtide
