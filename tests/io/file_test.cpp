@@ -1,0 +1,189 @@
+#include "lowtide/io/file.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <thread>
+
+#include "tests/io/scratch.h"
+
+namespace lowtide {
+namespace {
+
+// While it lives, no file of this process can grow past `bytes`: a full disk without filling one.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &old_limit_);
+    old_handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{bytes, old_limit_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &old_limit_);
+    std::signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  rlimit old_limit_{};
+  void (*old_handler_)(int) = nullptr;
+};
+
+TEST(ReadFile, ReturnsWhatWasWritten) {
+  const ScratchFolder folder;
+  for (const std::size_t size : {0, 1, 4095, 65536, 300000}) {
+    const std::string text(size, 'x');
+    write_atomically(folder / "file", text);
+    EXPECT_EQ(read_text_file(folder / "file"), text);
+    EXPECT_EQ(text_of(read_file(folder / "file")), text);
+  }
+}
+
+TEST(ReadFile, ReadsAFileThatDoesNotTellItsSize) {
+  EXPECT_TRUE(contains(read_text_file("/proc/self/status"), "Pid:"));
+}
+
+TEST(ReadFile, SaysWhatIsWrong) {
+  const ScratchFolder folder;
+  write_atomically(folder / "file", "abc");
+  EXPECT_TRUE(
+      contains(user_error([&] { read_file(folder / "none"); }), (folder / "none").string(), "no such file"));
+  EXPECT_TRUE(contains(user_error([&] { read_file(folder.path()); }), "it is a folder"));
+  EXPECT_TRUE(contains(user_error([&] { read_file(folder / "file/below"); }), "is a file, not a folder"));
+}
+
+TEST(ReadFile, SaysThatPermissionIsMissing) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  const ScratchFolder folder;
+  write_atomically(folder / "file", "abc");
+  std::filesystem::permissions(folder / "file", std::filesystem::perms::none);
+  EXPECT_TRUE(contains(user_error([&] { read_file(folder / "file"); }), "permission denied"));
+}
+
+TEST(ReadFile, BoundsTheSize) {
+  const ScratchFolder folder;
+  write_atomically(folder / "file", "abc");
+  EXPECT_EQ(read_file(folder / "file", 3).size(), 3u);
+  EXPECT_TRUE(contains(user_error([&] { read_file(folder / "file", 2); }), "more than the 2 bytes"));
+  EXPECT_TRUE(contains(user_error([&] { read_file("/dev/zero", 100000); }), "more than the 100000 bytes"));
+}
+
+TEST(WriteAll, ReportsAFullDisk) {
+  const FileDescriptor full = open_for_writing("/dev/full", 0);
+  EXPECT_TRUE(contains(user_error([&] { write_all(full, bytes_of("abc"), "/dev/full"); }), "/dev/full",
+                       "No space left on device", "free some space"));
+  write_all(full, {}, "/dev/full");
+}
+
+TEST(AppendWhole, LeavesNoPartOfWhatDidNotFit) {
+  const ScratchFolder folder;
+  const FileDescriptor file = open_for_writing(folder / "log", O_APPEND);
+  append_whole(file, bytes_of("first\n"), folder / "log");
+  {
+    const FileSizeLimit limit(10);
+    EXPECT_TRUE(
+        contains(user_error([&] { append_whole(file, bytes_of("second, too long\n"), folder / "log"); }),
+                 "File too large"));
+  }
+  append_whole(file, bytes_of("third\n"), folder / "log");
+  EXPECT_EQ(read_text_file(folder / "log"), "first\nthird\n");
+}
+
+TEST(WriteAtomically, WritesPiecesInOrder) {
+  const ScratchFolder folder;
+  const std::array<ByteSpan, 3> pieces{bytes_of("one "), bytes_of(""), bytes_of("two")};
+  write_atomically(folder / "file", pieces);
+  EXPECT_EQ(read_text_file(folder / "file"), "one two");
+  EXPECT_EQ(folder.entries(), 1u);
+}
+
+TEST(WriteAtomically, AcceptsAPathWithoutAFolder) {
+  const ScratchFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  write_atomically("file", "abc");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(read_text_file(folder / "file"), "abc");
+}
+
+TEST(WriteAtomically, AcceptsTheLongestName) {
+  const ScratchFolder folder;
+  const std::string name(255, 'n');
+  write_atomically(folder / name, "abc");
+  EXPECT_EQ(read_text_file(folder / name), "abc");
+}
+
+TEST(WriteAtomically, KeepsTheOldFileWhenTheDiskIsFull) {
+  const ScratchFolder folder;
+  write_atomically(folder / "file", "old");
+  {
+    const FileSizeLimit limit(1000);
+    const std::string message =
+        user_error([&] { write_atomically(folder / "file", std::string(5000, 'x')); });
+    EXPECT_TRUE(contains(message, (folder / "file").string(), "File too large"));
+  }
+  EXPECT_EQ(read_text_file(folder / "file"), "old");
+  EXPECT_EQ(folder.entries(), 1u);
+}
+
+TEST(WriteAtomically, KeepsTheOldFileWhenTheProducerThrows) {
+  const ScratchFolder folder;
+  write_atomically(folder / "file", "old");
+  const auto produce = [](FileWriter& writer) {
+    writer.write("half of the new");
+    throw std::runtime_error("producer");
+  };
+  EXPECT_THROW(write_atomically(folder / "file", produce), std::runtime_error);
+  EXPECT_EQ(read_text_file(folder / "file"), "old");
+  EXPECT_EQ(folder.entries(), 1u);
+}
+
+TEST(WriteAtomically, SaysWhatIsWrong) {
+  const ScratchFolder folder;
+  write_atomically(folder / "file", "abc");
+  std::filesystem::create_directory(folder / "folder");
+  EXPECT_TRUE(contains(user_error([&] { write_atomically(folder / "none/file", "x"); }),
+                       "its folder does not exist"));
+  EXPECT_TRUE(
+      contains(user_error([&] { write_atomically(folder / "file/below", "x"); }), "is a file, not a folder"));
+  EXPECT_TRUE(
+      contains(user_error([&] { write_atomically(folder / "folder", "x"); }), "a folder of that name"));
+  EXPECT_TRUE(
+      contains(user_error([&] { write_atomically("/proc/lowtide", "x"); }), "cannot write /proc/lowtide"));
+  EXPECT_EQ(folder.entries(), 2u);
+}
+
+TEST(WriteAtomically, PassesOverTheTemporaryOfAKilledProcess) {
+  const ScratchFolder folder;
+  for (int n = 0; n < 1000; ++n) {
+    open_for_writing(folder / (".file." + std::to_string(::getpid()) + "-" + std::to_string(n) + ".tmp"), 0);
+  }
+  write_atomically(folder / "file", "abc");
+  EXPECT_EQ(read_text_file(folder / "file"), "abc");
+}
+
+TEST(WriteAtomically, AReaderSeesTheOldOrTheNew) {
+  const ScratchFolder folder;
+  const std::string one(100000, '1');
+  const std::string two(70000, '2');
+  write_atomically(folder / "file", one);
+  std::atomic<bool> done{false};
+  std::thread writer([&] {
+    for (int i = 0; i < 50; ++i) write_atomically(folder / "file", i % 2 == 0 ? two : one);
+    done = true;
+  });
+  while (!done) {
+    const std::string seen = read_text_file(folder / "file");
+    ASSERT_TRUE(seen == one || seen == two);
+  }
+  writer.join();
+}
+
+}  // namespace
+}  // namespace lowtide
