@@ -1,0 +1,129 @@
+#include "lowtide/io/gzip.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace lowtide {
+namespace {
+
+constexpr std::size_t kMaxZlibChunk = std::numeric_limits<uInt>::max();
+
+[[noreturn]] void damaged(const std::string& name, const std::string& what) {
+  throw UserError(fmt::format("{}: damaged gzip file: {}; fetch or copy the file again", name, what));
+}
+
+// zlib's state, released when it goes out of scope.
+class Inflater {
+ public:
+  Inflater() {
+    // 15 is the largest window (32 KiB), 16 asks for the gzip format alone, with its checksum verified.
+    LOWTIDE_CHECK(inflateInit2(&stream_, 15 + 16) == Z_OK, "zlib did not start");
+  }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+  ~Inflater() { inflateEnd(&stream_); }
+
+  z_stream& stream() { return stream_; }
+  void next_member() { inflateReset(&stream_); }
+
+ private:
+  z_stream stream_{};
+};
+
+// A buffer that doubles as it fills, up to one byte over the limit: that byte proves that the limit is
+// exceeded.
+class BoundedOutput {
+ public:
+  BoundedOutput(const std::string& name, std::size_t max_bytes) : name_(name), max_bytes_(max_bytes) {}
+
+  // Room for at least one byte.
+  std::span<std::byte> room() {
+    if (used_ == bytes_.size()) {
+      constexpr std::size_t kFirst = 64 * 1024;
+      const std::size_t wanted = std::max(kFirst, 2 * used_);
+      bytes_.resize(max_bytes_ < wanted ? max_bytes_ + 1 : wanted);
+    }
+    return std::span(bytes_).subspan(used_);
+  }
+
+  void add(std::size_t count) {
+    used_ += count;
+    if (used_ > max_bytes_) {
+      throw UserError(
+          fmt::format("{}: holds more than the {} bytes expected at most once decompressed; is it the "
+                      "right file?",
+                      name_, max_bytes_));
+    }
+  }
+
+  std::vector<std::byte> take() {
+    bytes_.resize(used_);
+    return std::move(bytes_);
+  }
+
+ private:
+  const std::string& name_;
+  std::size_t max_bytes_;
+  std::vector<std::byte> bytes_;
+  std::size_t used_ = 0;
+};
+
+// Decompresses one member from the front of `input`; returns how many bytes of it that took.
+std::size_t inflate_member(Inflater& inflater, ByteSpan input, BoundedOutput& output,
+                           const std::string& name) {
+  z_stream& stream = inflater.stream();
+  std::size_t taken = 0;
+  while (true) {
+    const std::size_t offered = std::min(input.size() - taken, kMaxZlibChunk);
+    // zlib reads through this pointer only, but its type predates const.
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(input.data() + taken));
+    stream.avail_in = static_cast<uInt>(offered);
+    const std::span<std::byte> room = output.room();
+    const std::size_t room_size = std::min(room.size(), kMaxZlibChunk);
+    stream.next_out = reinterpret_cast<Bytef*>(room.data());
+    stream.avail_out = static_cast<uInt>(room_size);
+    const int status = inflate(&stream, Z_NO_FLUSH);
+    taken += offered - stream.avail_in;
+    output.add(room_size - stream.avail_out);
+    if (status == Z_STREAM_END) return taken;
+    if (status == Z_MEM_ERROR) throw std::bad_alloc();
+    if (status == Z_BUF_ERROR) damaged(name, "it is cut short");
+    if (status != Z_OK) damaged(name, stream.msg != nullptr ? stream.msg : "it cannot be decompressed");
+  }
+}
+
+}  // namespace
+
+bool is_gzip(ByteSpan bytes) {
+  return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
+}
+
+std::vector<std::byte> decompress_gzip(ByteSpan compressed, const std::string& name, std::size_t max_bytes) {
+  if (!is_gzip(compressed)) damaged(name, "it does not begin as a gzip file does");
+  Inflater inflater;
+  BoundedOutput output(name, max_bytes);
+  while (true) {
+    compressed = compressed.subspan(inflate_member(inflater, compressed, output, name));
+    if (compressed.empty()) return output.take();
+    if (!is_gzip(compressed)) {
+      damaged(name, fmt::format("{} bytes that are not gzip follow the data", compressed.size()));
+    }
+    inflater.next_member();
+  }
+}
+
+std::vector<std::byte> read_maybe_gzip(const std::filesystem::path& path, std::size_t max_bytes) {
+  std::vector<std::byte> content = read_file(path);
+  if (is_gzip(content)) return decompress_gzip(content, path.string(), max_bytes);
+  if (content.size() > max_bytes) {
+    throw UserError(
+        fmt::format("{}: holds {} bytes, more than the {} expected at most; is it the right file?",
+                    path.string(), content.size(), max_bytes));
+  }
+  return content;
+}
+
+}  // namespace lowtide

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lowtide/io/file.h"
+
+namespace lowtide {
+
+// Whether the bytes begin as a gzip file does (RFC 1952: 1f 8b).
+bool is_gzip(ByteSpan bytes);
+
+// Decompresses a gzip file of one or more members. A stream that is cut short, damaged, followed by something
+// else or larger than `max_bytes` once decompressed is a UserError that begins with `name`. `max_bytes`
+// bounds the memory: a kilobyte of gzip can stand for a megabyte of zeros.
+std::vector<std::byte> decompress_gzip(ByteSpan compressed, const std::string& name, std::size_t max_bytes);
+
+// The content of a file that is gzip or plain, told by its first bytes and not by its name. `max_bytes`
+// bounds the content either way.
+std::vector<std::byte> read_maybe_gzip(const std::filesystem::path& path, std::size_t max_bytes);
+
+}  // namespace lowtide
