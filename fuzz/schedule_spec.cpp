@@ -1,0 +1,26 @@
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "lowtide/base/error.h"
+#include "lowtide/schedule/schedule.h"
+
+// A line either is a UserError or a schedule that prints as a line which is the same schedule, and that runs.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace lowtide;
+  try {
+    const ScheduleSpec spec = parse_schedule({reinterpret_cast<const char*>(data), size});
+    LOWTIDE_CHECK(parse_schedule(to_string(spec)) == spec, to_string(spec));
+    constexpr std::int64_t kSteps = 1000;
+    const auto schedule = make_schedule(spec, kSteps);
+    const Bits highest = spec.highest();
+    for (std::int64_t step = delay_steps(spec, kSteps); step < kSteps; step += 37) {
+      const Bits bits = schedule->at(step);
+      LOWTIDE_CHECK(bits.forward <= highest.forward && bits.backward <= highest.backward, to_string(spec));
+      LOWTIDE_CHECK(is_fp32(highest) || (bits.forward >= spec.bits.low && bits.backward >= spec.grad.low),
+                    to_string(spec));
+    }
+  } catch (const UserError&) {
+  }
+  return 0;
+}
