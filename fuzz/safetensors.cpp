@@ -1,0 +1,24 @@
+#include "lowtide/io/safetensors.h"
+
+#include <cstdlib>
+
+// What is read must be readable again after it was written, and equal; all else must be a UserError.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace lowtide;
+  try {
+    const Safetensors read = parse_safetensors(std::as_bytes(std::span(data, size)), "input");
+    const EncodedSafetensors encoded = encode_safetensors(read.tensors, read.metadata);
+    std::string bytes = encoded.header;
+    for (const ByteSpan piece : encoded.data) bytes += text_of(piece);
+    const Safetensors again = parse_safetensors(bytes_of(bytes), "again");
+    if (again.metadata != read.metadata || again.tensors.size() != read.tensors.size()) std::abort();
+    for (std::size_t i = 0; i < read.tensors.size(); ++i) {
+      const TensorView& a = read.tensors[i];
+      const TensorView& b = again.tensors[i];
+      const bool equal = a.name == b.name && a.dtype == b.dtype && a.shape == b.shape;
+      if (!equal || text_of(a.data) != text_of(b.data)) std::abort();
+    }
+  } catch (const UserError&) {
+  }
+  return 0;
+}
