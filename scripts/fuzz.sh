@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Builds the fuzz targets of every parser and runs each in brief, from its seeds in fuzz/corpus. LOWTIDE_FUZZ_SECONDS
+# says how long (5 seconds a target). Arguments name the targets to run; none means all.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+seconds=${LOWTIDE_FUZZ_SECONDS:-5}
+case $seconds in '' | *[!0-9]* | 0*)
+  # libFuzzer reads 0 as "for ever".
+  echo "fuzz: LOWTIDE_FUZZ_SECONDS is '$seconds'; expected a whole number of seconds, 1 or more" >&2
+  exit 2
+  ;;
+esac
+
+if ! command -v clang++ >/dev/null; then
+  echo "fuzz: SKIPPED, no target was run: clang++ is missing (Debian: apt install clang libclang-rt-14-dev)"
+  exit 0
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { cmake --preset fuzz && cmake --build build-fuzz; } >"$log" 2>&1; then
+  cat "$log" >&2
+  echo "fuzz: the targets do not build" >&2
+  exit 1
+fi
+
+targets=("$@")
+if [ ${#targets[@]} -eq 0 ]; then
+  # The declarations are the list: a target once built and since removed stays behind in the build folder.
+  mapfile -t targets < <(sed -n 's/^lowtide_fuzz(\([a-z0-9_]*\))$/\1/p' fuzz/CMakeLists.txt)
+fi
+
+failed=0
+for target in "${targets[@]}"; do
+  # A copy, since libFuzzer adds what it finds: the next run starts from there, and the tree stays clean.
+  corpus=build-fuzz/corpus/$target
+  findings=build-fuzz/findings/$target
+  mkdir -p "$corpus" "$findings"
+  if [ -d "fuzz/corpus/$target" ]; then cp -r "fuzz/corpus/$target/." "$corpus"; fi
+  if "build-fuzz/fuzz/fuzz_$target" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
+      -artifact_prefix="$findings/" "$corpus" >"$log" 2>&1; then
+    executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    printf 'fuzz: %-20s %10s executions\n' "$target" "$executions"
+  else
+    failed=1
+    tail -n 100 "$log"
+    # libFuzzer's own line names the file; a target that did not start has none.
+    input=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
+    if [ -n "$input" ]; then
+      echo "fuzz: $target FAILED on the input $PWD/$input"
+    else
+      echo "fuzz: $target FAILED, see above"
+    fi
+  fi
+done
+exit $failed
