@@ -17,7 +17,8 @@ struct Command {
 };
 
 constexpr std::array kCommands{
-    Command{"schedule", lowtide::schedule_command, "draw a precision schedule, with its cost; compare the ten"},
+    Command{"schedule", lowtide::schedule_command,
+            "draw a precision schedule, with its cost; compare the ten"},
 };
 
 int usage(std::FILE* where, int code) {

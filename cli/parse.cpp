@@ -15,7 +15,8 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv) {
     fmt::print("{}", app.help());
     return 0;
   } catch (const CLI::ParseError& error) {
-    throw UserError(fmt::format("{}: {}; see `lowtide {} --help`", app.get_name(), error.what(), app.get_name()));
+    throw UserError(
+        fmt::format("{}: {}; see `lowtide {} --help`", app.get_name(), error.what(), app.get_name()));
   }
   return std::nullopt;
 }

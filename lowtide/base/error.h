@@ -5,14 +5,15 @@
 
 namespace lowtide {
 
-// A user's mistake: a mistyped name, a damaged file, impossible bits. The message is one line that says what is
-// wrong, where, what was expected and what to do; the program prints it and exits with 2.
+// A user's mistake: a mistyped name, a damaged file, impossible bits. The message is one line that says what
+// is wrong, where, what was expected and what to do; the program prints it and exits with 2.
 class UserError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-[[noreturn]] void invariant_failed(const char* condition, const char* file, int line, const std::string& what);
+[[noreturn]] void invariant_failed(const char* condition, const char* file, int line,
+                                   const std::string& what);
 
 }  // namespace lowtide
 

@@ -11,8 +11,8 @@
 
 namespace lowtide {
 
-// Philox4x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a bijection of a 128-bit
-// counter under a 64-bit key. Seven rounds are the fewest that pass BigCrush in that paper (table 2).
+// Philox4x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a bijection of a
+// 128-bit counter under a 64-bit key. Seven rounds are the fewest that pass BigCrush in that paper (table 2).
 // Random numbers are a function of where they are used, never of when: that makes a result independent of the
 // number of threads, of the order of work and of a resume.
 struct Philox {
@@ -51,7 +51,8 @@ enum class RandomPurpose : std::uint32_t {
   kInitialisation = 5  // weights: sub = parameter
 };
 
-// A sequential reader of one stream: (seed, purpose, index, sub) says where it starts, always at its beginning.
+// A sequential reader of one stream: (seed, purpose, index, sub) says where it starts, always at its
+// beginning.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, RandomPurpose purpose, std::uint64_t index, std::uint32_t sub = 0)

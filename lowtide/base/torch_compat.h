@@ -1,0 +1,25 @@
+#pragma once
+
+// Every difference between the libtorch versions that Lowtide builds against: Debian's 1.13 and PyTorch 2.x.
+
+#include <torch/version.h>
+
+#if TORCH_VERSION_MAJOR >= 2
+#include <optional>
+#else
+#include <c10/util/Optional.h>
+#endif
+
+namespace lowtide {
+
+#if TORCH_VERSION_MAJOR >= 2
+template <typename T>
+using Optional = std::optional<T>;
+inline constexpr auto kNothing = std::nullopt;
+#else
+template <typename T>
+using Optional = c10::optional<T>;
+inline constexpr auto kNothing = c10::nullopt;
+#endif
+
+}  // namespace lowtide

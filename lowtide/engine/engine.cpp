@@ -1,0 +1,19 @@
+#include "lowtide/engine/engine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lowtide/base/error.h"
+#include "lowtide/engine/simulated.h"
+
+namespace lowtide {
+
+std::vector<std::string> engine_names() { return {"simulated"}; }
+
+std::shared_ptr<const Engine> make_engine(const std::string& name) {
+  if (name == "simulated") return std::make_shared<SimulatedEngine>();
+  throw UserError(
+      fmt::format("unknown engine '{}'; this build has: {}", name, fmt::join(engine_names(), ", ")));
+}
+
+}  // namespace lowtide

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lowtide/quant/quantizer.h"
+
+namespace lowtide {
+
+// The geometry of a two-dimensional convolution; padding is a true zero.
+struct ConvShape {
+  std::array<std::int64_t, 4> input{};   // N, C, H, W
+  std::array<std::int64_t, 4> weight{};  // out, in / groups, height, width
+  std::array<std::int64_t, 2> stride{1, 1};
+  std::array<std::int64_t, 2> padding{0, 0};
+  std::int64_t groups = 1;
+
+  std::int64_t output_height() const { return (input[2] + 2 * padding[0] - weight[2]) / stride[0] + 1; }
+  std::int64_t output_width() const { return (input[3] + 2 * padding[1] - weight[3]) / stride[1] + 1; }
+  // Multiply-accumulates for one item of the batch.
+  std::int64_t macs() const {
+    return output_height() * output_width() * weight[0] * weight[1] * weight[2] * weight[3];
+  }
+};
+
+// A matrix product over the last two dimensions, either operand transposed first.
+struct ProductShape {
+  bool transpose_a = false;
+  bool transpose_b = false;
+};
+
+// How a quantised product is computed. All operands are quantised (or float, where their bits are 0), all
+// results are float32. Engines differ in speed alone: each is tested against `simulated`.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  virtual std::string name() const = 0;
+
+  virtual at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const = 0;
+  virtual at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w,
+                                           const ConvShape& shape) const = 0;
+  virtual at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
+                                            const ConvShape& shape) const = 0;
+
+  // y = a·b; a linear layer's three products are (x, w with b transposed), (dy, w), (dy with a transposed,
+  // x).
+  virtual at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const = 0;
+};
+
+// The engines of this build, the default one first.
+std::vector<std::string> engine_names();
+
+// Throws UserError for a name that is none of them.
+std::shared_ptr<const Engine> make_engine(const std::string& name);
+
+}  // namespace lowtide

@@ -1,0 +1,82 @@
+#include "lowtide/engine/simulated.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "lowtide/base/torch_compat.h"
+
+namespace lowtide {
+namespace {
+
+at::Tensor convolve(const at::Tensor& x, const at::Tensor& w, const ConvShape& shape) {
+  return at::convolution(x, w, {}, shape.stride, shape.padding, {1, 1}, false, {0, 0}, shape.groups);
+}
+
+at::Tensor weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ConvShape& shape) {
+  const at::Tensor weight_like =
+      at::empty(shape.weight, x.options().memory_format(at::MemoryFormat::ChannelsLast));
+  return std::get<1>(at::convolution_backward(dy, x, weight_like, kNothing, shape.stride, shape.padding,
+                                              {1, 1}, false, {0, 0}, shape.groups, {false, true, false}));
+}
+
+// Items [first, last) of the batch.
+Quantized slice(const Quantized& q, std::int64_t first, std::int64_t last) {
+  return {q.code.slice(0, first, last), q.scale, q.offset, q.bits};
+}
+
+// A weight gradient sums over the batch, and oneDNN cuts that sum by the number of threads. Here the batch is
+// cut into a fixed number of parts, each part is summed by one thread and the parts are added in order: the
+// result is the same whatever the number of threads. Eight parts keep up to eight threads busy and leave 16
+// images a part at the papers' batch of 128.
+constexpr std::int64_t kParts = 8;
+
+at::Tensor weight_gradient_in_parts(const Quantized& dy, const Quantized& x, const ConvShape& shape) {
+  const std::int64_t items = shape.input[0];
+  const std::int64_t parts = std::min(kParts, items);
+  std::vector<at::Tensor> partial(static_cast<std::size_t>(parts));
+  at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      const std::int64_t first = part * items / parts;
+      const std::int64_t last = (part + 1) * items / parts;
+      partial[static_cast<std::size_t>(part)] =
+          weight_gradient(decode(slice(dy, first, last)), decode(slice(x, first, last)), shape);
+    }
+  });
+  for (std::size_t part = 1; part < partial.size(); ++part) partial[0].add_(partial[part]);
+  return partial[0];
+}
+
+}  // namespace
+
+at::Tensor SimulatedEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const {
+  return convolve(decode(x), decode(w), shape);
+}
+
+at::Tensor SimulatedEngine::conv2d_input_gradient(const Quantized& dy, const Quantized& w,
+                                                  const ConvShape& shape) const {
+  const at::Tensor error = decode(dy);
+  // The values of the input do not matter to its gradient, only its size and layout do: this is never
+  // touched.
+  const at::Tensor input_like =
+      at::empty(shape.input, error.options().memory_format(at::MemoryFormat::ChannelsLast));
+  return std::get<0>(at::convolution_backward(error, input_like, decode(w), kNothing, shape.stride,
+                                              shape.padding, {1, 1}, false, {0, 0}, shape.groups,
+                                              {true, false, false}));
+}
+
+at::Tensor SimulatedEngine::conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
+                                                   const ConvShape& shape) const {
+  if (x.code.device().is_cpu()) return weight_gradient_in_parts(dy, x, shape);
+  return weight_gradient(decode(dy), decode(x), shape);
+}
+
+at::Tensor SimulatedEngine::product(const Quantized& a, const Quantized& b, const ProductShape& shape) const {
+  at::Tensor left = decode(a);
+  at::Tensor right = decode(b);
+  if (shape.transpose_a) left = left.transpose(-2, -1);
+  if (shape.transpose_b) right = right.transpose(-2, -1);
+  return at::matmul(left, right);
+}
+
+}  // namespace lowtide

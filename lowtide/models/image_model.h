@@ -1,0 +1,40 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lowtide/schedule/layer_rules.h"
+
+namespace lowtide {
+
+// A network from images (N×C×H×W) to logits (N×classes).
+class ImageModel : public torch::nn::Module {
+ public:
+  virtual at::Tensor forward(const at::Tensor& images) = 0;
+
+  // Which layers the papers leave in full precision, as rules that a user's rules may overrule.
+  virtual std::vector<std::string> default_rules() const { return {"fc=fp32"}; }
+};
+
+struct ImageModelInfo {
+  std::string name;
+  int input_size;  // height and width it was designed for
+  int classes;     // of the data set it was published for
+  std::function<std::shared_ptr<ImageModel>(std::int64_t channels, std::int64_t classes)> make;
+};
+
+const std::vector<ImageModelInfo>& image_models();
+
+// Throws UserError, naming those there are.
+const ImageModelInfo& image_model(const std::string& name);
+
+// He et al. 2015 (normal, by fan-out) for convolutions, uniform in ±1/sqrt(in) for linear layers, 1 and 0 for
+// normalisations; from the seed and the parameter's place alone.
+void initialise(torch::nn::Module& model, std::uint64_t seed);
+
+}  // namespace lowtide

@@ -1,0 +1,53 @@
+#include <torch/torch.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "lowtide/base/random.h"
+#include "lowtide/models/image_model.h"
+#include "lowtide/nn/quant_conv2d.h"
+#include "lowtide/nn/quant_linear.h"
+
+namespace lowtide {
+namespace {
+
+// Box and Muller 1958. Written in the order of the contiguous tensor, whatever its layout in memory.
+void fill_normal(const at::Tensor& parameter, double deviation, RandomStream stream) {
+  at::Tensor values = torch::empty(parameter.sizes());
+  float* out = values.data_ptr<float>();
+  for (std::int64_t i = 0; i < values.numel(); ++i) {
+    const double radius = std::sqrt(-2 * std::log(1.0 - stream.uniform()));
+    out[i] = static_cast<float>(deviation * radius * std::cos(2 * std::numbers::pi * stream.uniform()));
+  }
+  parameter.copy_(values);
+}
+
+void fill_uniform(const at::Tensor& parameter, double bound, RandomStream stream) {
+  at::Tensor values = torch::empty(parameter.sizes());
+  float* out = values.data_ptr<float>();
+  for (std::int64_t i = 0; i < values.numel(); ++i)
+    out[i] = static_cast<float>(bound * (2 * stream.uniform() - 1));
+  parameter.copy_(values);
+}
+
+}  // namespace
+
+void initialise(torch::nn::Module& model, std::uint64_t seed) {
+  const torch::NoGradGuard no_grad;
+  std::uint32_t place = 0;
+  const auto stream = [&] { return RandomStream(seed, RandomPurpose::kInitialisation, 0, place++); };
+  for (const auto& module : model.modules()) {
+    if (auto* conv = module->as<QuantConv2dImpl>()) {
+      const auto& o = conv->options;
+      const auto fan_out = static_cast<double>(o.kernel * o.kernel * o.out_channels / o.groups);
+      fill_normal(conv->weight, std::sqrt(2.0 / fan_out), stream());
+      if (conv->bias.defined()) conv->bias.zero_();
+    } else if (auto* linear = module->as<QuantLinearImpl>()) {
+      const double bound = 1.0 / std::sqrt(static_cast<double>(linear->options.in_features));
+      fill_uniform(linear->weight, bound, stream());
+      if (linear->bias.defined()) fill_uniform(linear->bias, bound, stream());
+    }
+  }
+}
+
+}  // namespace lowtide

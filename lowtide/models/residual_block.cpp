@@ -1,0 +1,56 @@
+#include "lowtide/models/residual_block.h"
+
+#include <torch/torch.h>
+
+namespace lowtide {
+namespace {
+
+QuantConv2dOptions conv3x3(std::int64_t in, std::int64_t out, std::int64_t stride) {
+  return {.in_channels = in, .out_channels = out, .kernel = 3, .stride = stride, .padding = 1};
+}
+
+QuantConv2dOptions conv1x1(std::int64_t in, std::int64_t out, std::int64_t stride = 1) {
+  return {.in_channels = in, .out_channels = out, .kernel = 1, .stride = stride};
+}
+
+NormActOptions without_relu(std::int64_t channels) { return {.channels = channels, .relu = false}; }
+
+bool needs_projection(std::int64_t in, std::int64_t out, std::int64_t stride) {
+  return stride != 1 || in != out;
+}
+
+}  // namespace
+
+BasicBlockImpl::BasicBlockImpl(std::int64_t in, std::int64_t out, std::int64_t stride)
+    : conv1_(register_module("conv1", QuantConv2d(conv3x3(in, out, stride)))),
+      conv2_(register_module("conv2", QuantConv2d(conv3x3(out, out, 1)))),
+      norm1_(register_module("norm1", NormAct(NormActOptions{out}))),
+      norm2_(register_module("norm2", NormAct(NormActOptions{out}))) {
+  if (!needs_projection(in, out, stride)) return;
+  shortcut_ = register_module("shortcut", QuantConv2d(conv1x1(in, out, stride)));
+  shortcut_norm_ = register_module("shortcut_norm", NormAct(without_relu(out)));
+}
+
+at::Tensor BasicBlockImpl::forward(const at::Tensor& x) {
+  const at::Tensor residual = shortcut_.is_empty() ? x : shortcut_norm_(shortcut_(x));
+  return norm2_(conv2_(norm1_(conv1_(x))), residual);
+}
+
+BottleneckImpl::BottleneckImpl(std::int64_t in, std::int64_t width, std::int64_t stride)
+    : conv1_(register_module("conv1", QuantConv2d(conv1x1(in, width)))),
+      conv2_(register_module("conv2", QuantConv2d(conv3x3(width, width, stride)))),
+      conv3_(register_module("conv3", QuantConv2d(conv1x1(width, kExpansion * width)))),
+      norm1_(register_module("norm1", NormAct(NormActOptions{width}))),
+      norm2_(register_module("norm2", NormAct(NormActOptions{width}))),
+      norm3_(register_module("norm3", NormAct(NormActOptions{kExpansion * width}))) {
+  if (!needs_projection(in, kExpansion * width, stride)) return;
+  shortcut_ = register_module("shortcut", QuantConv2d(conv1x1(in, kExpansion * width, stride)));
+  shortcut_norm_ = register_module("shortcut_norm", NormAct(without_relu(kExpansion * width)));
+}
+
+at::Tensor BottleneckImpl::forward(const at::Tensor& x) {
+  const at::Tensor residual = shortcut_.is_empty() ? x : shortcut_norm_(shortcut_(x));
+  return norm3_(conv3_(norm2_(conv2_(norm1_(conv1_(x))))), residual);
+}
+
+}  // namespace lowtide

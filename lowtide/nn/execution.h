@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "lowtide/engine/engine.h"
+#include "lowtide/schedule/bits.h"
+
+namespace lowtide {
+
+// What a layer tells whoever listens, each time it has computed its output.
+struct LayerEvent {
+  const std::string& layer;
+  const at::Tensor& output;
+  std::int64_t macs_per_item;
+};
+
+// How the layers of one model compute now: the engine, and the precision in force. The training loop sets
+// `bits` and `step` once before each step; the layers share this object and read it. Nothing else is global.
+struct Execution {
+  std::shared_ptr<const Engine> engine;
+  Bits bits;               // as the schedule says; a layer may have a rule of its own
+  std::uint64_t seed = 0;  // of the noise of stochastic rounding
+  std::int64_t step = 0;   // likewise
+  bool stochastic = true;  // gradients are rounded stochastically; else to nearest
+  bool bifurcate = false;  // the weight gradient's error stays float (Banner et al. 2018, section 5)
+  std::function<void(const LayerEvent&)>
+      listener;  // counts MACs, or looks for the first output that is not finite
+};
+
+}  // namespace lowtide

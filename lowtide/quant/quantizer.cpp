@@ -1,0 +1,113 @@
+#include "lowtide/quant/quantizer.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "lowtide/base/error.h"
+#include "lowtide/base/random.h"
+#include "lowtide/quant/quantizer_kernels.h"
+#if defined(LOWTIDE_WITH_CUDA)
+#include <c10/cuda/CUDAStream.h>
+#endif
+
+namespace lowtide {
+namespace {
+
+at::MemoryFormat dense_format(const at::Tensor& x) {
+  return x.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+}
+
+struct Rows {
+  std::int64_t count, length;
+};
+
+Rows rows_of(const at::Tensor& x, std::int64_t groups) {
+  if (groups == 1) return {1, x.numel()};
+  LOWTIDE_CHECK(groups == x.size(0), fmt::format("{} ranges for {} rows", groups, x.size(0)));
+  return {groups, x.numel() / groups};
+}
+
+NoiseCounter counter_of(const NoiseKey& key) {
+  const auto low = [](std::uint64_t v) { return static_cast<std::uint32_t>(v); };
+  const auto step = static_cast<std::uint64_t>(key.step);
+  return {low(key.seed), low(key.seed >> 32) ^ (static_cast<std::uint32_t>(RandomPurpose::kRounding) << 24),
+          low(step), low(step >> 32), key.tensor};
+}
+
+struct Target {
+  const QuantizerKernels& kernels;
+  void* stream;
+};
+
+Target target_of(const at::Tensor& x) {
+  if (x.device().is_cpu()) return {kCpuQuantizer, nullptr};
+#if defined(LOWTIDE_WITH_CUDA)
+  if (x.device().is_cuda())
+    return {kCudaQuantizer, c10::cuda::getCurrentCUDAStream(x.device().index()).stream()};
+#endif
+  invariant_failed("a device with a quantiser", __FILE__, __LINE__, x.device().str());
+}
+
+}  // namespace
+
+at::Tensor dense(const at::Tensor& x) { return x.contiguous(dense_format(x)); }
+
+Range measure_range(const at::Tensor& input, RangeGroup group) {
+  LOWTIDE_CHECK(input.numel() > 0, "the range of no elements");
+  LOWTIDE_CHECK(input.scalar_type() == at::kFloat, "the quantiser reads float32");
+  const at::Tensor x = dense(input);
+  const std::int64_t groups = group == RangeGroup::kRow ? x.size(0) : 1;
+  const Rows rows = rows_of(x, groups);
+  Range result{at::empty({groups}, x.options()), at::empty({groups}, x.options())};
+  const Target target = target_of(x);
+  target.kernels.measure_range({x.data_ptr<float>(), result.min.data_ptr<float>(),
+                                result.range.data_ptr<float>(), rows.count, rows.length},
+                               target.stream);
+  return result;
+}
+
+Quantized encode(const at::Tensor& input, const Range& range, int bits, const Noise& noise) {
+  if (is_float_bits(bits)) return {dense(input), {}, {}, 0};
+  LOWTIDE_CHECK(bits >= 1, fmt::format("cannot quantise to {} bits", bits));
+  const at::Tensor x = dense(input);
+  const Rows rows = rows_of(x, range.min.numel());
+  const auto code_type = bits <= kByteBits ? at::kByte : at::kInt;
+  Quantized result{at::empty_like(x, x.options().dtype(code_type), dense_format(x)),
+                   at::empty_like(range.min), range.min, bits};
+  const NoiseCounter counter = counter_of(noise.key());
+  const at::Tensor given = noise.values().defined() ? dense(noise.values()) : at::Tensor();
+  EncodeArguments arguments;
+  arguments.x = x.data_ptr<float>();
+  arguments.min = range.min.data_ptr<float>();
+  arguments.range = range.range.data_ptr<float>();
+  arguments.scale = result.scale.data_ptr<float>();
+  arguments.code = result.code.data_ptr();
+  arguments.rows = rows.count;
+  arguments.length = rows.length;
+  arguments.bits = bits;
+  arguments.counter = noise.is_drawn() ? &counter : nullptr;
+  arguments.noise = given.defined() ? given.data_ptr<float>() : nullptr;
+  const Target target = target_of(x);
+  target.kernels.encode(arguments, target.stream);
+  return result;
+}
+
+at::Tensor decode(const Quantized& q) {
+  if (q.bits == 0) return q.code;
+  const Rows rows = rows_of(q.code, q.scale.numel());
+  at::Tensor value = at::empty_like(q.code, q.code.options().dtype(at::kFloat), dense_format(q.code));
+  DecodeArguments arguments;
+  arguments.code = q.code.data_ptr();
+  arguments.scale = q.scale.data_ptr<float>();
+  arguments.offset = q.offset.data_ptr<float>();
+  arguments.value = value.data_ptr<float>();
+  arguments.rows = rows.count;
+  arguments.length = rows.length;
+  arguments.bits = q.bits;
+  const Target target = target_of(q.code);
+  target.kernels.decode(arguments, target.stream);
+  return value;
+}
+
+}  // namespace lowtide

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+
+#include "lowtide/quant/quantized.h"
+
+namespace lowtide {
+
+// Over what the minimum and the range are taken.
+enum class RangeGroup {
+  kTensor,  // one for all elements
+  kRow  // one for each index of dimension 0: an output channel of a convolution, an output row of a linear
+        // layer
+};
+
+// Minimum and max - min, one element or one a row. A group that holds a NaN or an infinity has a NaN range,
+// so that what is quantised with it is NaN too and the training loop sees it; nothing is silently clamped
+// away.
+struct Range {
+  at::Tensor min;
+  at::Tensor range;
+};
+
+// Where a number of stochastic rounding's noise comes from: the run's seed, the step, the tensor, and the
+// index of the element in memory. See noise.h.
+struct NoiseKey {
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;
+  std::uint32_t tensor = 0;
+};
+
+// What is added to (x - min) / scale before it is clamped and rounded: nothing (round to nearest), noise
+// drawn from a counter, or noise given by a tensor of the shape of x.
+class Noise {
+ public:
+  static Noise none() { return Noise(); }
+  static Noise drawn(const NoiseKey& key) {
+    Noise noise;
+    noise.drawn_ = true;
+    noise.key_ = key;
+    return noise;
+  }
+  static Noise given(at::Tensor values) {
+    Noise noise;
+    noise.values_ = std::move(values);
+    return noise;
+  }
+
+  bool is_drawn() const { return drawn_; }
+  const NoiseKey& key() const { return key_; }
+  const at::Tensor& values() const { return values_; }
+
+ private:
+  bool drawn_ = false;
+  NoiseKey key_;
+  at::Tensor values_;
+};
+
+// x as the quantiser wants it in memory: dense, channels last where it has four dimensions. The index of an
+// element in that order is its counter in the noise, whatever the engine.
+at::Tensor dense(const at::Tensor& x);
+
+Range measure_range(const at::Tensor& x, RangeGroup group);
+
+// scale = max(range / (2^bits - 1), 1e-8); code = round_half_even(clamp((x - min) / scale [+ noise], 0,
+// 2^bits - 1)). Bits of 0, and of 24 and more, return x itself.
+Quantized encode(const at::Tensor& x, const Range& range, int bits, const Noise& noise = Noise::none());
+
+// code * scale + offset, as float32.
+at::Tensor decode(const Quantized& x);
+
+}  // namespace lowtide

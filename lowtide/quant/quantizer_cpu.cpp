@@ -1,0 +1,224 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "lowtide/base/simd.h"
+#include "lowtide/quant/noise.h"
+#include "lowtide/quant/quantizer_kernels.h"
+
+namespace lowtide {
+namespace {
+
+// Work is cut into chunks of this many elements: 4096 floats are 16 KiB, half of a first-level cache, so the
+// noise of a chunk is still there when it is used. A multiple of kNoiseBlock.
+constexpr std::int64_t kChunk = 4096;
+static_assert(kChunk % kNoiseBlock == 0);
+
+struct Extremes {
+  float min = std::numeric_limits<float>::infinity();
+  float max = -std::numeric_limits<float>::infinity();
+  float poison = 0;  // NaN once an element was not finite: 0 * inf and 0 * NaN are NaN, 0 * x is 0
+
+  void join(const Extremes& other) {
+    min = std::min(min, other.min);
+    max = std::max(max, other.max);
+    poison += other.poison;
+  }
+};
+
+LOWTIDE_SIMD void find_extremes(const float* x, std::int64_t n, Extremes& result) {
+  constexpr int kLanes = 64;  // four AVX-512 registers each: enough independent chains to hide the latency
+  std::array<float, kLanes> low, high, poison;
+  low.fill(result.min);
+  high.fill(result.max);
+  poison.fill(0);
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const float value = x[i + lane];
+      low[lane] = value < low[lane] ? value : low[lane];
+      high[lane] = value > high[lane] ? value : high[lane];
+      poison[lane] += value * 0.0f;
+    }
+  }
+  for (int lane = 0; i + lane < n; ++lane) {
+    const float value = x[i + lane];
+    low[lane] = value < low[lane] ? value : low[lane];
+    high[lane] = value > high[lane] ? value : high[lane];
+    poison[lane] += value * 0.0f;
+  }
+  for (int lane = 0; lane < kLanes; ++lane) result.join({low[lane], high[lane], poison[lane]});
+}
+
+void store_range(const Extremes& extremes, float* min, float* range) {
+  *min = extremes.min + extremes.poison;
+  *range = extremes.max - extremes.min + extremes.poison;
+}
+
+// Rounds half to even, for 0 <= v < 2^22: adding 1.5 * 2^23 leaves no bits behind the point, and the integer
+// stands in the low bits of the sum.
+inline std::int32_t round_small(float v) {
+  constexpr float kMagic = 0x1.8p23f;
+  return std::bit_cast<std::int32_t>(v + kMagic) - std::bit_cast<std::int32_t>(kMagic);
+}
+
+inline float clamp(float v, float top) {
+  v = v < 0.0f ? 0.0f : v;
+  return v > top ? top : v;
+}
+
+template <bool kNoisy>
+LOWTIDE_SIMD void encode_bytes(const float* x, std::uint8_t* code, std::int64_t n, float min, float scale,
+                               float top, const float* noise) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    float v = (x[i] - min) / scale;
+    if constexpr (kNoisy) v += noise[i];
+    code[i] = static_cast<std::uint8_t>(round_small(clamp(v, top)));
+  }
+}
+
+void encode_wide(const float* x, std::int32_t* code, std::int64_t n, float min, float scale, float top,
+                 const float* noise) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float v = clamp((x[i] - min) / scale + (noise ? noise[i] : 0.0f), top);
+    code[i] = std::isnan(v) ? 0 : static_cast<std::int32_t>(std::nearbyint(v));
+  }
+}
+
+LOWTIDE_SIMD void decode_bytes(const std::uint8_t* code, float* value, std::int64_t n, float scale,
+                               float offset) {
+  for (std::int64_t i = 0; i < n; ++i) value[i] = static_cast<float>(code[i]) * scale + offset;
+}
+
+void decode_wide(const std::int32_t* code, float* value, std::int64_t n, float scale, float offset) {
+  for (std::int64_t i = 0; i < n; ++i) value[i] = static_cast<float>(code[i]) * scale + offset;
+}
+
+// Sixteen Philox blocks in step, one a lane; the arrays become registers.
+LOWTIDE_SIMD void fill_noise(const NoiseCounter& counter, std::int64_t first_index, std::int64_t n,
+                             float* noise) {
+  for (std::int64_t done = 0; done < n; done += kNoiseBlock) {
+    const std::uint32_t base = static_cast<std::uint32_t>((first_index + done) / kNoiseBlock) * kNoiseLanes;
+    std::uint32_t c0[kNoiseLanes], c1[kNoiseLanes], c2[kNoiseLanes], c3[kNoiseLanes];
+    for (int lane = 0; lane < kNoiseLanes; ++lane) {
+      c0[lane] = base + static_cast<std::uint32_t>(lane);
+      c1[lane] = counter.c1;
+      c2[lane] = counter.c2;
+      c3[lane] = counter.c3;
+    }
+    std::uint32_t key0 = counter.key0, key1 = counter.key1;
+    for (int round = 0; round < Philox::kRounds; ++round) {
+      for (int lane = 0; lane < kNoiseLanes; ++lane) {
+        const std::uint64_t product0 = static_cast<std::uint64_t>(Philox::kMultiplier0) * c0[lane];
+        const std::uint64_t product1 = static_cast<std::uint64_t>(Philox::kMultiplier1) * c2[lane];
+        c0[lane] = static_cast<std::uint32_t>(product1 >> 32) ^ c1[lane] ^ key0;
+        c1[lane] = static_cast<std::uint32_t>(product1);
+        c2[lane] = static_cast<std::uint32_t>(product0 >> 32) ^ c3[lane] ^ key1;
+        c3[lane] = static_cast<std::uint32_t>(product0);
+      }
+      key0 += Philox::kWeyl0;
+      key1 += Philox::kWeyl1;
+    }
+    for (int lane = 0; lane < kNoiseLanes; ++lane) {
+      noise[done + lane] = noise_value(c0[lane]);
+      noise[done + kNoiseLanes + lane] = noise_value(c1[lane]);
+      noise[done + 2 * kNoiseLanes + lane] = noise_value(c2[lane]);
+      noise[done + 3 * kNoiseLanes + lane] = noise_value(c3[lane]);
+    }
+  }
+}
+
+// Calls piece(row, begin, end) for the part of each row that lies in [begin, end) of the flat tensor.
+template <typename Piece>
+void for_each_row_piece(std::int64_t begin, std::int64_t end, std::int64_t length, const Piece& piece) {
+  for (std::int64_t i = begin; i < end;) {
+    const std::int64_t row = i / length;
+    const std::int64_t stop = std::min(end, (row + 1) * length);
+    piece(row, i, stop);
+    i = stop;
+  }
+}
+
+template <typename Chunk>
+void for_each_chunk(std::int64_t n, const Chunk& chunk) {
+  const std::int64_t chunks = (n + kChunk - 1) / kChunk;
+  at::parallel_for(0, chunks, 4, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) chunk(i * kChunk, std::min(n, (i + 1) * kChunk));
+  });
+}
+
+void measure_range(const RangeArguments& a, void*) {
+  if (a.rows > 1) {
+    const std::int64_t rows_a_chunk = std::max<std::int64_t>(1, kChunk / a.length);
+    at::parallel_for(0, a.rows, rows_a_chunk, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t row = first; row < last; ++row) {
+        Extremes extremes;
+        find_extremes(a.x + row * a.length, a.length, extremes);
+        store_range(extremes, a.min + row, a.range + row);
+      }
+    });
+    return;
+  }
+  // Minimum and maximum do not depend on the order, so neither does the result on the number of threads.
+  std::vector<Extremes> partial(static_cast<std::size_t>((a.length + kChunk - 1) / kChunk));
+  for_each_chunk(a.length, [&](std::int64_t begin, std::int64_t end) {
+    find_extremes(a.x + begin, end - begin, partial[static_cast<std::size_t>(begin / kChunk)]);
+  });
+  Extremes extremes;
+  for (const Extremes& part : partial) extremes.join(part);
+  store_range(extremes, a.min, a.range);
+}
+
+void encode(const EncodeArguments& a, void*) {
+  const float top = static_cast<float>((1 << a.bits) - 1);
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    const float scale = a.range[row] / top;
+    a.scale[row] = scale < 1e-8f ? 1e-8f : scale;  // a NaN stays one
+  }
+  for_each_chunk(a.rows * a.length, [&](std::int64_t begin, std::int64_t end) {
+    alignas(64) std::array<float, kChunk> drawn;
+    const float* noise = a.noise ? a.noise + begin : nullptr;
+    if (a.counter) {
+      fill_noise(*a.counter, begin, end - begin, drawn.data());
+      noise = drawn.data();
+    }
+    for_each_row_piece(begin, end, a.length, [&](std::int64_t row, std::int64_t i, std::int64_t stop) {
+      const float* piece_noise = noise ? noise + (i - begin) : nullptr;
+      if (a.bits > 8) {
+        encode_wide(a.x + i, static_cast<std::int32_t*>(a.code) + i, stop - i, a.min[row], a.scale[row], top,
+                    piece_noise);
+      } else if (piece_noise) {
+        encode_bytes<true>(a.x + i, static_cast<std::uint8_t*>(a.code) + i, stop - i, a.min[row],
+                           a.scale[row], top, piece_noise);
+      } else {
+        encode_bytes<false>(a.x + i, static_cast<std::uint8_t*>(a.code) + i, stop - i, a.min[row],
+                            a.scale[row], top, nullptr);
+      }
+    });
+  });
+}
+
+void decode(const DecodeArguments& a, void*) {
+  for_each_chunk(a.rows * a.length, [&](std::int64_t begin, std::int64_t end) {
+    for_each_row_piece(begin, end, a.length, [&](std::int64_t row, std::int64_t i, std::int64_t stop) {
+      if (a.bits > 8) {
+        decode_wide(static_cast<const std::int32_t*>(a.code) + i, a.value + i, stop - i, a.scale[row],
+                    a.offset[row]);
+      } else {
+        decode_bytes(static_cast<const std::uint8_t*>(a.code) + i, a.value + i, stop - i, a.scale[row],
+                     a.offset[row]);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+const QuantizerKernels kCpuQuantizer{measure_range, encode, decode};
+
+}  // namespace lowtide

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+// The quantiser's kernels on plain memory: no torch, so that nvcc and the host compiler read them in a
+// moment. A tensor is `rows` rows of `length` elements with a range each; a whole-tensor range is one row.
+
+namespace lowtide {
+
+struct NoiseCounter {
+  std::uint32_t key0 = 0, key1 = 0;      // seed and purpose
+  std::uint32_t c1 = 0, c2 = 0, c3 = 0;  // step (low, high), tensor
+};
+
+struct RangeArguments {
+  const float* x = nullptr;
+  float* min = nullptr;    // out, a row each
+  float* range = nullptr;  // out, a row each
+  std::int64_t rows = 0, length = 0;
+};
+
+struct EncodeArguments {
+  const float* x = nullptr;
+  const float* min = nullptr;    // a row each
+  const float* range = nullptr;  // a row each
+  float* scale = nullptr;        // out, a row each
+  void* code = nullptr;          // out: uint8 if bits <= 8, else int32
+  std::int64_t rows = 0, length = 0;
+  int bits = 0;
+  const NoiseCounter* counter = nullptr;  // noise is drawn from here,
+  const float* noise = nullptr;           // or given here, or there is none
+};
+
+struct DecodeArguments {
+  const void* code = nullptr;
+  const float* scale = nullptr;
+  const float* offset = nullptr;
+  float* value = nullptr;  // out
+  std::int64_t rows = 0, length = 0;
+  int bits = 0;
+};
+
+// What a device offers. `stream` is a cudaStream_t, or nothing on the CPU.
+struct QuantizerKernels {
+  void (*measure_range)(const RangeArguments& arguments, void* stream);
+  void (*encode)(const EncodeArguments& arguments, void* stream);
+  void (*decode)(const DecodeArguments& arguments, void* stream);
+};
+
+extern const QuantizerKernels kCpuQuantizer;
+extern const QuantizerKernels kCudaQuantizer;  // only in builds with CUDA
+
+}  // namespace lowtide
