@@ -94,7 +94,7 @@ UserError too_large(const fs::path& path, std::size_t max_bytes) {
 
 template <typename Buffer>
 Buffer read_whole(const fs::path& path, std::size_t max_bytes) {
-  constexpr std::size_t kChunk = 64 * 1024;
+  constexpr std::size_t kChunk = 65536;
   const FileDescriptor file = open_for_reading(path);
   const std::size_t hint = size_hint(file);
   if (hint > max_bytes) throw too_large(path, max_bytes);

@@ -42,7 +42,7 @@ class BoundedOutput {
   // Room for at least one byte.
   std::span<std::byte> room() {
     if (used_ == bytes_.size()) {
-      constexpr std::size_t kFirst = 64 * 1024;
+      constexpr std::size_t kFirst = 65536;
       const std::size_t wanted = std::max(kFirst, 2 * used_);
       bytes_.resize(max_bytes_ < wanted ? max_bytes_ + 1 : wanted);
     }

@@ -141,6 +141,7 @@ class Parser {
       return static_cast<std::size_t>(t->data.data() - data_.data());
     };
     std::vector<const TensorView*> order;
+    order.reserve(tensors.size());
     for (const TensorView& tensor : tensors) order.push_back(&tensor);
     std::sort(order.begin(), order.end(), [&](const TensorView* a, const TensorView* b) {
       return std::pair(begin_of(a), a->data.size()) < std::pair(begin_of(b), b->data.size());

@@ -15,7 +15,7 @@ namespace lowtide {
 namespace {
 
 // A flush is asked for at every logged line; this bounds the memory of a caller that never asks.
-constexpr std::size_t kBufferLimit = 64 * 1024;
+constexpr std::size_t kBufferLimit = 65536;
 
 template <typename Unsigned>
 void append_little_endian(std::string& out, Unsigned value) {
