@@ -28,7 +28,7 @@ BitOperations bit_operations(Bits bits, Count macs = 1);
 
 // The cost of a step relative to fp32, as the papers print it: (qf² + 2·qf·qb) / (3·32²). The numerator is
 // exact.
-constexpr std::int64_t kRelativeCostDenominator = 3 * 32 * 32;
+constexpr std::int64_t kRelativeCostDenominator = std::int64_t{3} * 32 * 32;
 std::int64_t relative_cost_numerator(Bits bits);
 double relative_cost(Bits bits);
 

@@ -57,7 +57,7 @@ std::string Ledger::format_table() const {
   };
   text += fmt::format("{:<{}}  {:>15}  {:<9}  {:>16}  {:>16}\n", "layer", name_width, "MACs per item",
                       "runs at", "paper GBitOps", "actual GBitOps");
-  const std::string rule(name_width + 15 + 9 + 16 + 16 + 4 * 2, '-');
+  const std::string rule(name_width + 2 + 15 + 2 + 9 + 2 + 16 + 2 + 16, '-');
   text += rule + "\n";
   for (const Layer& layer : layers_) {
     row(layer.name, grouped(layer.macs), to_string(layer.precision), paper(layer).total(),

@@ -21,10 +21,10 @@ class Canvas {
   Canvas(int columns, int rows, int across, int down)
       : across_(across),
         down_(down),
-        width_(columns * across),
-        dots_(static_cast<std::size_t>(width_ * rows * down)) {}
+        dots_(static_cast<std::size_t>(rows) * down,
+              std::vector<bool>(static_cast<std::size_t>(columns) * across)) {}
 
-  void set(int x, int y) { dots_[static_cast<std::size_t>(y * width_ + x)] = true; }
+  void set(int x, int y) { dots_.at(y).at(x) = true; }
 
   // The eight dots of a braille character are the bits of its code point, from U+2800, in this order:
   // 1 4 / 2 5 / 3 6 / 7 8, from the top.
@@ -44,12 +44,11 @@ class Canvas {
   }
 
  private:
-  bool get(int x, int y) const { return dots_[static_cast<std::size_t>(y * width_ + x)]; }
+  bool get(int x, int y) const { return dots_.at(y).at(x); }
 
   int across_;
   int down_;
-  int width_;
-  std::vector<bool> dots_;
+  std::vector<std::vector<bool>> dots_;
 };
 
 // The bits shown, one character row each while there are few enough; a single level gets air around it.

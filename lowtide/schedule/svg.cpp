@@ -135,8 +135,10 @@ std::string schedule_svg(const std::vector<SchedulePicture>& pictures) {
       total_width, total_height, kStyle);
   const BitRange bits = common_bits(pictures);
   for (std::size_t i = 0; i < pictures.size(); ++i) {
-    const double left = cell_width * static_cast<double>(i % across);
-    const double top = cell_height * static_cast<double>(i / across);
+    const std::size_t row = i / across;
+    const std::size_t column = i % across;
+    const double left = cell_width * static_cast<double>(column);
+    const double top = cell_height * static_cast<double>(row);
     svg += picture({left + 60, top + 46, cell_width - 80, cell_height - 80, bits}, pictures[i]);
   }
   svg += fmt::format("<text class=\"tick\" x=\"{:.6g}\" y=\"{:.6g}\" text-anchor=\"middle\">step</text>\n",
