@@ -4,6 +4,12 @@ namespace lowtide {
 
 // Each subcommand has a file of its own, named after it, and reads argv[1..] as its own arguments (argv[0] is
 // its name). It returns the exit code of the program.
+int bench_command(int argc, char** argv);
+int compare_command(int argc, char** argv);
+int cost_command(int argc, char** argv);
+int eval_command(int argc, char** argv);
+int models_command(int argc, char** argv);
 int schedule_command(int argc, char** argv);
+int train_command(int argc, char** argv);
 
 }  // namespace lowtide

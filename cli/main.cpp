@@ -1,3 +1,4 @@
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <array>
@@ -6,6 +7,7 @@
 #include <string_view>
 
 #include "cli/commands.h"
+#include "cli/runtime.h"
 #include "lowtide/base/error.h"
 
 namespace {
@@ -17,8 +19,14 @@ struct Command {
 };
 
 constexpr std::array kCommands{
+    Command{"train", lowtide::train_command, "train on a schedule; writes a run folder, resumes one"},
+    Command{"eval", lowtide::eval_command, "evaluate a checkpoint at a declared precision"},
+    Command{"compare", lowtide::compare_command, "finished runs in one table"},
     Command{"schedule", lowtide::schedule_command,
             "draw a precision schedule, with its cost; compare the ten"},
+    Command{"cost", lowtide::cost_command, "bit operations of a recipe, layer by layer, without training"},
+    Command{"models", lowtide::models_command, "the networks, with parameters and MACs"},
+    Command{"bench", lowtide::bench_command, "time and memory of a training step, engine by engine"},
 };
 
 int usage(std::FILE* where, int code) {
@@ -34,7 +42,7 @@ int main(int argc, char** argv) {
   if (argc < 2) return usage(stderr, 2);
   const std::string_view name = argv[1];
   if (name == "--help" || name == "-h" || name == "help") return usage(stdout, 0);
-  if (name == "--version") return fmt::print("lowtide {}\n", LOWTIDE_VERSION), 0;
+  if (name == "--version") return fmt::print("{}\n", lowtide::program_version()), 0;
   try {
     for (const Command& command : kCommands) {
       if (command.name == name) return command.run(argc - 1, argv + 1);
@@ -43,6 +51,9 @@ int main(int argc, char** argv) {
   } catch (const lowtide::UserError& error) {
     fmt::print(stderr, "lowtide: {}\n", error.what());
     return 2;
+  } catch (const c10::Error& error) {
+    fmt::print(stderr, "lowtide: internal error in libtorch: {}\n", error.what_without_backtrace());
+    return 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "lowtide: internal error: {}\n", error.what());
     return 1;

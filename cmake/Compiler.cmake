@@ -14,8 +14,9 @@ endif()
 add_library(lowtide_flags INTERFACE)
 # -fno-math-errno, -fno-trapping-math: let loops with rounding and comparison vectorise; no value changes.
 # -ffp-contract=off: a product and a sum stay two roundings, so that results are those of the reference on any machine.
+# -fPIC for programs too: they share the library's precompiled header, which must be compiled as they are.
 target_compile_options(lowtide_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -fno-math-errno
+  $<$<COMPILE_LANGUAGE:CXX>:-fPIC -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -fno-math-errno
                             -fno-trapping-math -ffp-contract=off>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(lowtide_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)

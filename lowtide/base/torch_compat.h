@@ -5,8 +5,10 @@
 #include <torch/version.h>
 
 #if TORCH_VERSION_MAJOR >= 2
+#define LOWTIDE_ALLOCATE_CONST  // c10::Allocator::allocate may change the allocator
 #include <optional>
 #else
+#define LOWTIDE_ALLOCATE_CONST const
 #include <c10/util/Optional.h>
 #endif
 

@@ -1,0 +1,24 @@
+#include "cli/recipe_arguments.h"
+
+#include <string>
+#include <vector>
+
+#include "cli/original_flags.h"
+#include "cli/parse.h"
+
+namespace lowtide {
+
+void add_recipe_options(CLI::App& app, Recipe& recipe) {
+  app.set_config("--recipe", "", "recipe file (TOML); flags win over it");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  define_recipe(app, recipe);
+}
+
+std::optional<int> parse_recipe(CLI::App& app, int argc, char** argv) {
+  const std::vector<std::string> arguments = translate_original_flags({argv + 1, argv + argc});
+  std::vector<char*> translated{argv[0]};
+  for (const std::string& argument : arguments) translated.push_back(const_cast<char*>(argument.c_str()));
+  return parse(app, static_cast<int>(translated.size()), translated.data());
+}
+
+}  // namespace lowtide

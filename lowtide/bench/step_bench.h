@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lowtide/base/json.h"
+#include "lowtide/schedule/bits.h"
+
+namespace lowtide {
+
+struct StepBenchOptions {
+  std::string model = "cifar-resnet20";
+  std::int64_t batch = 128;
+  std::vector<std::string> engines{"fp32", "simulated"};
+  Bits bits{8, 8};
+  int image_size = 0;  // 0: the model's own
+  int repeat = 15;
+  std::string device = "cpu";
+};
+
+struct StepTiming {
+  std::string engine;
+  double milliseconds = 0;  // median
+  double fastest = 0;
+  std::int64_t peak_bytes = 0;  // beyond weights, optimiser state and the batch
+};
+
+// Times whole training steps (forward, backward, update) on made-up data. Each round times every engine once,
+// so that the machine's noise hits all alike; "fp32" is the unquantised network on libtorch.
+std::vector<StepTiming> bench_step(const StepBenchOptions& options);
+
+}  // namespace lowtide

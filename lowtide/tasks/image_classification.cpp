@@ -1,0 +1,153 @@
+#include "lowtide/tasks/image_classification.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "lowtide/base/error.h"
+#include "lowtide/nn/norm_act.h"
+#include "lowtide/tasks/image_setup.h"
+
+namespace lowtide {
+namespace {
+
+// Enough for statistics of averaged weights: the error of a mean over 100 batches of 128 images is below a
+// percent.
+constexpr int kReEstimationBatches = 100;
+
+torch::Device device_of(const Recipe& recipe) {
+  if (recipe.device == "cpu") return torch::kCPU;
+  if (!torch::cuda::is_available()) {
+    throw UserError("device 'cuda' was asked for, but this build or this machine has none; use --device cpu");
+  }
+  return torch::kCUDA;
+}
+
+ImageShape shape_of(const ImageDataset& data) {
+  return {data.channels(), data.height(), data.width(), data.classes()};
+}
+
+bool is_finite(const torch::Tensor& tensor) { return torch::isfinite(tensor).all().item<bool>(); }
+
+}  // namespace
+
+ImageClassification::ImageClassification(const Recipe& recipe)
+    : recipe_(recipe),
+      device_(device_of(recipe)),
+      train_(open_image_dataset(recipe.data, recipe.data_dir, Split::kTrain)),
+      test_(open_image_dataset(recipe.data, recipe.data_dir, Split::kTest)),
+      split_(hold_out(train_->size(), recipe.validation)),
+      execution_(make_execution(recipe)) {
+  ImageShape shape = shape_of(*train_);
+  const Augmentations augmentations = augmentations_of(recipe_, shape);
+  train_augment_ = augmentations.train;
+  eval_augment_ = augmentations.eval;
+  model_ = make_image_model(recipe_, shape, execution_);
+  model_->to(device_);
+  loader_ = training_stream();
+}
+
+std::string ImageClassification::describe() const {
+  return fmt::format("{}; {} trained on, {} held out", train_->describe(), split_.train.size(),
+                     split_.valid.size());
+}
+
+LoaderOptions ImageClassification::loader_options() const {
+  // Small images in memory are made faster by one thread than any network here consumes them.
+  const int threads = recipe_.loader_threads > 0 ? recipe_.loader_threads : train_->height() > 0 ? 1 : 0;
+  return {.batch_size = recipe_.batch, .threads = threads};
+}
+
+std::unique_ptr<TrainLoader> ImageClassification::training_stream() const {
+  return std::make_unique<TrainLoader>(train_, split_.train, recipe_.seed, train_augment_, loader_options());
+}
+
+Batch ImageClassification::to_device(const Batch& batch) const {
+  return {batch.images.to(device_, /*non_blocking=*/true), batch.labels.to(device_, /*non_blocking=*/true)};
+}
+
+torch::Tensor ImageClassification::forward_loss(const Batch& batch, torch::Tensor* logits) {
+  const torch::Tensor output = model_->forward(batch.images);
+  if (logits != nullptr) *logits = output.detach();
+  return torch::cross_entropy_loss(output, batch.labels);
+}
+
+std::vector<Ledger::Layer> ImageClassification::layers() {
+  return layers_of(
+      *model_, *execution_,
+      {train_->channels(), train_augment_.out_height, train_augment_.out_width, train_->classes()});
+}
+
+StepResult ImageClassification::train_step() {
+  last_batch_ = to_device(loader_->next());
+  torch::Tensor logits;
+  const torch::Tensor loss = forward_loss(last_batch_, &logits);
+  loss.backward();
+  return {loss.detach(), logits.argmax(1).eq(last_batch_.labels).sum(), recipe_.batch};
+}
+
+Evaluation ImageClassification::evaluate(Split split, Bits bits) {
+  const auto& data = split == Split::kTest ? test_ : train_;
+  std::vector<std::int64_t> indices = split == Split::kValid ? split_.valid : split_.train;
+  if (split == Split::kTest) {
+    indices.resize(static_cast<std::size_t>(test_->size()));
+    std::iota(indices.begin(), indices.end(), 0);
+  }
+  const torch::NoGradGuard no_grad;
+  const Bits training_bits = execution_->bits;
+  execution_->bits = bits;
+  model_->eval();
+  EvalLoader loader(data, indices, eval_augment_, loader_options());
+  torch::Tensor correct = torch::zeros({}, torch::TensorOptions(torch::kInt64).device(device_));
+  torch::Tensor loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));
+  std::int64_t items = 0;
+  while (const auto batch = loader.next()) {
+    const Batch on_device = to_device(*batch);
+    torch::Tensor logits;
+    loss += forward_loss(on_device, &logits) * on_device.labels.size(0);
+    correct += logits.argmax(1).eq(on_device.labels).sum();
+    items += on_device.labels.size(0);
+  }
+  model_->train();
+  execution_->bits = training_bits;
+  const auto n = static_cast<double>(items);
+  return {static_cast<double>(correct.item<std::int64_t>()) / n, loss.item<double>() / n, items};
+}
+
+void ImageClassification::re_estimate_statistics() {
+  const torch::NoGradGuard no_grad;
+  const auto for_each_norm = [&](auto&& change) {
+    for (const auto& module : model_->modules()) {
+      if (auto* norm = module->as<NormActImpl>()) change(*norm);
+    }
+  };
+  for_each_norm([](NormActImpl& norm) { norm.start_re_estimation(); });
+  const auto stream = training_stream();
+  for (int i = 0; i < kReEstimationBatches; ++i) model_->forward(to_device(stream->next()).images);
+  for_each_norm([](NormActImpl& norm) { norm.end_re_estimation(); });
+}
+
+std::string ImageClassification::find_not_finite() {
+  std::string where;
+  execution_->listener = [&](const LayerEvent& event) {
+    if (where.empty() && !is_finite(event.output)) where = fmt::format("the output of layer {}", event.layer);
+  };
+  {
+    const torch::NoGradGuard no_grad;
+    const bool finite_loss = is_finite(forward_loss(last_batch_));
+    if (where.empty() && !finite_loss) where = "the loss";
+  }
+  execution_->listener = nullptr;
+  if (!where.empty()) return where;
+  // Gradients flow from the last layer to the first: the last one that is not finite is where it began.
+  for (const auto& item : model_->named_parameters()) {
+    if (item.value().grad().defined() && !is_finite(item.value().grad())) {
+      where = fmt::format("the gradient of {}", item.key());
+    }
+  }
+  return where.empty() ? "the norm of all gradients" : where;
+}
+
+void ImageClassification::restore(const Json& state) { loader_->restore(state.at("sampler")); }
+
+}  // namespace lowtide

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "lowtide/data/image_dataset.h"
+#include "lowtide/data/loader.h"
+#include "lowtide/models/image_model.h"
+#include "lowtide/tasks/task.h"
+
+namespace lowtide {
+
+class ImageClassification final : public Task {
+ public:
+  explicit ImageClassification(const Recipe& recipe);
+
+  std::string metric_name() const override { return "accuracy"; }
+  std::string item_name() const override { return "images"; }
+  std::string describe() const override;
+  torch::nn::Module& model() override { return *model_; }
+  Execution& execution() override { return *execution_; }
+  std::int64_t train_items() const override { return static_cast<std::int64_t>(split_.train.size()); }
+  std::int64_t items_a_step() const override { return recipe_.batch; }
+  std::vector<Ledger::Layer> layers() override;
+  StepResult train_step() override;
+  bool has(Split split) const override { return split != Split::kValid || !split_.valid.empty(); }
+  Evaluation evaluate(Split split, Bits bits) override;
+  void re_estimate_statistics() override;
+  std::string find_not_finite() override;
+  Json state() const override { return {{"sampler", loader_->state()}}; }
+  void restore(const Json& state) override;
+
+ private:
+  LoaderOptions loader_options() const;
+  std::unique_ptr<TrainLoader> training_stream() const;
+  Batch to_device(const Batch& batch) const;
+  torch::Tensor forward_loss(const Batch& batch, torch::Tensor* logits = nullptr);
+
+  Recipe recipe_;
+  torch::Device device_;
+  std::shared_ptr<const ImageDataset> train_, test_;
+  HeldOut split_;
+  AugmentSpec train_augment_, eval_augment_;
+  std::shared_ptr<ImageModel> model_;
+  std::shared_ptr<Execution> execution_;
+  std::unique_ptr<TrainLoader> loader_;
+  Batch last_batch_;
+};
+
+}  // namespace lowtide

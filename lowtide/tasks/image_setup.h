@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lowtide/cost/ledger.h"
+#include "lowtide/data/augment.h"
+#include "lowtide/models/image_model.h"
+#include "lowtide/nn/execution.h"
+#include "lowtide/train/recipe.h"
+
+namespace lowtide {
+
+// What a network sees of a data set.
+struct ImageShape {
+  int channels = 0, height = 0, width = 0, classes = 0;
+};
+
+struct Augmentations {
+  AugmentSpec train, eval;
+};
+
+// From the recipe's words to what training and evaluation do with an image; `shape` has the size of the
+// files' images (0 where it varies) and is given the size that the network sees.
+Augmentations augmentations_of(const Recipe& recipe, ImageShape& shape);
+
+// The model, initialised by the recipe's seed, its layers attached to the execution by the model's rules and
+// the recipe's. UserError for a rule that matches no layer.
+std::shared_ptr<ImageModel> make_image_model(const Recipe& recipe, const ImageShape& shape,
+                                             const std::shared_ptr<Execution>& execution);
+
+std::shared_ptr<Execution> make_execution(const Recipe& recipe);
+
+// By one forward pass of one black image.
+std::vector<Ledger::Layer> layers_of(ImageModel& model, Execution& execution, const ImageShape& shape);
+
+}  // namespace lowtide

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lowtide/base/json.h"
+#include "lowtide/cost/ledger.h"
+#include "lowtide/data/split.h"
+#include "lowtide/nn/execution.h"
+#include "lowtide/train/recipe.h"
+
+namespace lowtide {
+
+// What one step of training leaves: tensors on the task's device, which nobody reads before they are needed.
+struct StepResult {
+  torch::Tensor loss;     // float32, mean over the items
+  torch::Tensor correct;  // int64, items predicted right
+  std::int64_t items = 0;
+};
+
+struct Evaluation {
+  double metric = 0;  // what the task is judged by
+  double loss = 0;
+  std::int64_t items = 0;
+};
+
+// What makes an experiment one: data, model, loss and metric. The training loop knows tasks only through
+// this; a task never writes a file.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  virtual std::string metric_name() const = 0;  // "accuracy"
+  virtual std::string item_name() const = 0;    // "images"
+  virtual std::string describe() const = 0;     // one line about the data
+  virtual torch::nn::Module& model() = 0;
+  virtual Execution& execution() = 0;
+
+  // Items of the training set, and of one step: what turns epochs into steps.
+  virtual std::int64_t train_items() const = 0;
+  virtual std::int64_t items_a_step() const = 0;
+
+  // The layers that multiply, with their MACs for one item and the rule for their bits.
+  virtual std::vector<Ledger::Layer> layers() = 0;
+
+  // Draws a batch, computes the loss and its gradients at the precision in force; changes no weight.
+  virtual StepResult train_step() = 0;
+
+  virtual bool has(Split split) const = 0;
+  virtual Evaluation evaluate(Split split, Bits bits) = 0;
+
+  // Estimates running statistics and ranges anew for the weights as they are, from training data.
+  virtual void re_estimate_statistics() = 0;
+
+  // The first layer whose output on the last batch is not finite, or the last whose gradient is not.
+  virtual std::string find_not_finite() = 0;
+
+  // All that a resume needs and is not a parameter or a buffer of the model: the position in the data.
+  virtual Json state() const = 0;
+  virtual void restore(const Json& state) = 0;
+};
+
+std::unique_ptr<Task> make_task(const Recipe& recipe);
+
+// The layers of the recipe's model without its data, as far as the format of the data tells its shape;
+// `assumed` says in words what was taken for granted, and is empty where the data was there.
+struct TaskShape {
+  std::vector<Ledger::Layer> layers;
+  std::int64_t train_items = 0;
+  std::string assumed;
+};
+TaskShape shape_of_task(const Recipe& recipe);
+
+}  // namespace lowtide

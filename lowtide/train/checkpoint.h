@@ -1,0 +1,24 @@
+#pragma once
+
+#include <filesystem>
+
+#include "lowtide/base/json.h"
+#include "lowtide/train/optimizer.h"
+
+namespace lowtide {
+
+// A checkpoint is a safetensors file: the tensors by name, and the rest of the state as JSON in the header's
+// metadata under "lowtide". The same state gives the same bytes.
+void write_checkpoint(const std::filesystem::path& path, const NamedTensors& tensors, const Json& state);
+
+Json read_checkpoint_state(const std::filesystem::path& path);
+
+// Copies the file's tensors into these. UserError where one is missing or has another shape or type.
+void read_checkpoint_tensors(const std::filesystem::path& path, const NamedTensors& tensors);
+
+// Parameters and buffers of a model, named "model.…".
+NamedTensors model_tensors(const torch::nn::Module& model);
+
+NamedTensors with_prefix(const std::string& prefix, const NamedTensors& tensors);
+
+}  // namespace lowtide

@@ -1,0 +1,116 @@
+#include "lowtide/train/optimizer.h"
+
+#include <cmath>
+
+namespace lowtide {
+namespace {
+
+// The update of parameters that a halt must leave alone. On a CPU the flag is at hand; elsewhere it masks.
+void apply(const torch::Tensor& parameter, const torch::Tensor& change, double factor,
+           const torch::Tensor& halted) {
+  if (parameter.device().is_cpu()) {
+    parameter.add_(change, factor);
+  } else {
+    parameter.add_(torch::where(halted, torch::zeros_like(change), change), factor);
+  }
+}
+
+bool halted_on_host(const torch::Tensor& halted) { return halted.device().is_cpu() && halted.item<bool>(); }
+
+class Sgd final : public Optimizer {
+ public:
+  Sgd(const Recipe& recipe, torch::nn::Module& model)
+      : momentum_(recipe.momentum), decay_(recipe.weight_decay) {
+    for (const auto& item : model.named_parameters()) {
+      parameters_.push_back(item.value());
+      velocity_.emplace_back(item.key() + ".momentum", torch::zeros_like(item.value()));
+    }
+  }
+
+  void step(double rate, const torch::Tensor& halted) override {
+    const torch::NoGradGuard no_grad;
+    if (halted_on_host(halted)) return;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const torch::Tensor& parameter = parameters_[i];
+      const torch::Tensor& velocity = velocity_[i].second;
+      velocity.mul_(momentum_).add_(parameter.grad());
+      if (decay_ != 0) velocity.add_(parameter, decay_);
+      apply(parameter, velocity, -rate, halted);
+    }
+  }
+
+  NamedTensors tensors() const override { return velocity_; }
+
+ private:
+  double momentum_, decay_;
+  std::vector<torch::Tensor> parameters_;
+  NamedTensors velocity_;
+};
+
+// Kingma and Ba 2015, algorithm 1; the weight decay is added to the gradient.
+class Adam final : public Optimizer {
+ public:
+  Adam(const Recipe& recipe, torch::nn::Module& model)
+      : beta1_(recipe.betas[0]), beta2_(recipe.betas[1]), decay_(recipe.weight_decay) {
+    for (const auto& item : model.named_parameters()) {
+      parameters_.push_back(item.value());
+      first_.emplace_back(item.key() + ".first_moment", torch::zeros_like(item.value()));
+      second_.emplace_back(item.key() + ".second_moment", torch::zeros_like(item.value()));
+    }
+  }
+
+  void step(double rate, const torch::Tensor& halted) override {
+    const torch::NoGradGuard no_grad;
+    if (halted_on_host(halted)) return;
+    ++steps_;
+    const double correction1 = 1 - std::pow(beta1_, static_cast<double>(steps_));
+    const double correction2 = 1 - std::pow(beta2_, static_cast<double>(steps_));
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const torch::Tensor& parameter = parameters_[i];
+      const torch::Tensor gradient = decay_ != 0 ? parameter.grad().add(parameter, decay_) : parameter.grad();
+      const torch::Tensor& first = first_[i].second;
+      const torch::Tensor& second = second_[i].second;
+      first.mul_(beta1_).add_(gradient, 1 - beta1_);
+      second.mul_(beta2_).addcmul_(gradient, gradient, 1 - beta2_);
+      const torch::Tensor deviation = (second / correction2).sqrt_().add_(kEpsilon);
+      apply(parameter, first / deviation, -rate / correction1, halted);
+    }
+  }
+
+  NamedTensors tensors() const override {
+    NamedTensors all = first_;
+    all.insert(all.end(), second_.begin(), second_.end());
+    return all;
+  }
+  Json state() const override { return {{"steps", steps_}}; }
+  void restore(const Json& state) override { steps_ = state.at("steps"); }
+
+ private:
+  static constexpr double kEpsilon = 1e-8;
+
+  double beta1_, beta2_, decay_;
+  std::int64_t steps_ = 0;
+  std::vector<torch::Tensor> parameters_;
+  NamedTensors first_, second_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const Recipe& recipe, torch::nn::Module& model) {
+  if (recipe.optimizer == "adam") return std::make_unique<Adam>(recipe, model);
+  return std::make_unique<Sgd>(recipe, model);
+}
+
+torch::Tensor clip_gradients(const std::vector<torch::Tensor>& parameters, double limit) {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> norms;
+  for (const torch::Tensor& parameter : parameters) norms.push_back(parameter.grad().norm());
+  torch::Tensor norm = torch::stack(norms).norm();
+  if (limit > 0) {
+    const torch::Tensor factor = (limit / (norm + 1e-6)).clamp_max(1.0);
+    for (const torch::Tensor& parameter : parameters) parameter.grad().mul_(factor);
+  }
+  return norm;
+}
+
+}  // namespace lowtide

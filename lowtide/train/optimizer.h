@@ -1,0 +1,37 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lowtide/base/json.h"
+#include "lowtide/train/recipe.h"
+
+namespace lowtide {
+
+using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
+
+// Changes parameters by their gradients. The state is plain tensors with names, saved and restored exactly.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // One step at the given rate. Where `halted` (one bool) is true nothing changes: the check is made on the
+  // device, so that no host waits for it.
+  virtual void step(double rate, const torch::Tensor& halted) = 0;
+
+  virtual NamedTensors tensors() const = 0;
+  virtual Json state() const { return Json::object(); }
+  virtual void restore(const Json&) {}
+};
+
+std::unique_ptr<Optimizer> make_optimizer(const Recipe& recipe, torch::nn::Module& model);
+
+// Scales gradients so that their joint norm is at most `limit` (0: any), and returns the norm before that:
+// one element on the device. It is finite only if every gradient is.
+torch::Tensor clip_gradients(const std::vector<torch::Tensor>& parameters, double limit);
+
+}  // namespace lowtide

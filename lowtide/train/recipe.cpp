@@ -1,0 +1,284 @@
+#include "lowtide/train/recipe.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <type_traits>
+
+#include "lowtide/base/error.h"
+#include "lowtide/schedule/cycles.h"
+#include "lowtide/schedule/layer_rules.h"
+
+namespace lowtide {
+namespace {
+
+constexpr std::string_view kRunningGroup = "Running (none of these changes a result)";
+
+// The one definition of every option: visit.group(name), then visit(key, member, help) for each.
+template <typename AnyRecipe, typename Visitor>
+void visit_data(AnyRecipe& r, Visitor& visit) {
+  visit.group("Data");
+  visit("data", r.data, "format: idx, cifar10, cifar100, folder or tiny-imagenet");
+  visit("data-dir", r.data_dir, "folder of the data set");
+  visit("validation", r.validation, "training items held out to choose by; 0 trains on all of them");
+  visit("augment", r.augment, "none, pad-crop or random-resized-crop");
+  visit("padding", r.padding, "of pad-crop, pixels on each side");
+  visit("flip", r.flip, "mirror half of the training images");
+  visit("image-size", r.image_size, "height and width the network sees; 0: as in the files");
+  visit("resize", r.resize, "evaluation: shorter side before the centre crop; 0: none");
+  visit("mean", r.mean, "per channel, subtracted from pixels in 0..1");
+  visit("std", r.std, "per channel, divided by");
+}
+
+template <typename AnyRecipe, typename Visitor>
+void visit_model_and_precision(AnyRecipe& r, Visitor& visit) {
+  visit.group("Model and precision");
+  visit("model", r.model, "a name from `lowtide models`");
+  visit("schedule", r.schedule,
+        "a name (CR, RR, static, fp32 ...) or a whole line (`lowtide schedule --help`)");
+  visit("bits", r.bits, "forward bits, lowest:highest");
+  visit("grad-bits", r.grad_bits, "gradient bits, or a range that moves with the forward bits");
+  visit("cycles", r.cycles, "cycles of the schedule");
+  visit("k", r.k, "rate of exponential profiles");
+  visit("c", r.c, "bend of REX profiles");
+  visit("eval-bits", r.eval_bits, "bits of evaluation; 0: fp32; -1: the schedule's highest");
+  visit("layer-bits", r.layer_bits, "bits of single layers by name pattern: conv1=8 '*.shortcut=fp32'");
+  visit("grad-rounding", r.grad_rounding, "stochastic or nearest");
+  visit("bifurcate", r.bifurcate, "keep the weight gradient's error unquantised");
+  visit("engine", r.engine, "how quantised products are computed: simulated");
+}
+
+template <typename AnyRecipe, typename Visitor>
+void visit_training(AnyRecipe& r, Visitor& visit) {
+  visit.group("Training");
+  visit("steps", r.steps, "training steps; 0: by --epochs");
+  visit("epochs", r.epochs, "passes over the training items, where --steps is 0");
+  visit("batch", r.batch, "items a step");
+  visit("optimizer", r.optimizer, "sgd or adam");
+  visit("lr", r.lr, "learning rate");
+  visit("momentum", r.momentum, "of sgd");
+  visit("weight-decay", r.weight_decay, "added to the gradient, times the weight");
+  visit("betas", r.betas, "of adam");
+  visit("clip", r.clip, "largest norm of the gradient; 0: any");
+  visit("lr-schedule", r.lr_schedule, "steps, cosine, linear or constant");
+  visit("lr-steps", r.lr_steps,
+        "of `steps`: where the rate falls; fractions of the run, or steps if above 1");
+  visit("lr-gamma", r.lr_gamma, "of `steps`: what it is multiplied by");
+  visit("lr-final", r.lr_final, "of cosine and linear: the last rate, as a fraction of the first");
+  visit("warmup", r.warmup, "steps in which the rate rises from 0");
+  visit("swa-start", r.swa_start, "average the weights from this fraction of the run on; 1: never");
+  visit("swa-every", r.swa_every, "steps between two weights that are averaged");
+  visit("seed", r.seed, "of weights, order, augmentation and rounding");
+}
+
+template <typename AnyRecipe, typename Visitor>
+void visit_running(AnyRecipe& r, Visitor& visit) {
+  visit.group(kRunningGroup);
+  visit("device", r.device, "cpu or cuda");
+  visit("threads", r.threads, "0: all cores");
+  visit("loader-threads", r.loader_threads, "threads that read and augment ahead; 0: as needed");
+  visit("log-every", r.log_every, "steps between two lines of metrics");
+  visit("eval-every", r.eval_every, "steps between two evaluations; 0: only at the end");
+  visit("checkpoint-every", r.checkpoint_every, "steps between two checkpoints; 0: only at the end");
+  visit("keep-checkpoints", r.keep_checkpoints, "how many of the last to keep");
+}
+
+template <typename AnyRecipe, typename Visitor>
+void visit_essence(AnyRecipe& r, Visitor& visit) {
+  visit_data(r, visit);
+  visit_model_and_precision(r, visit);
+  visit_training(r, visit);
+}
+
+template <typename AnyRecipe, typename Visitor>
+void visit_recipe(AnyRecipe& r, Visitor& visit) {
+  visit_essence(r, visit);
+  visit_running(r, visit);
+}
+
+struct DefineOptions {
+  CLI::App& app;
+
+  void group(std::string_view name) { app.option_defaults()->group(std::string(name)); }
+
+  template <typename T>
+  void operator()(const std::string& key, T& member, const std::string& help) {
+    if constexpr (std::is_same_v<T, bool>) {
+      app.add_flag("--" + key + ",!--no-" + key, member, help + (member ? " [on]" : " [off]"));
+    } else {
+      app.add_option("--" + key, member, help)->capture_default_str();
+    }
+  }
+};
+
+struct WriteJson {
+  Json json = Json::object();
+
+  void group(std::string_view) {}
+
+  template <typename T>
+  void operator()(const std::string& key, const T& member, std::string_view) {
+    json[key] = member;
+  }
+};
+
+struct ReadJson {
+  const Json& json;
+  const std::string& where;
+  bool optional = false;
+
+  void group(std::string_view name) { optional = name == kRunningGroup; }
+
+  template <typename T>
+  void operator()(const std::string& key, T& member, std::string_view) {
+    const auto found = json.find(key);
+    if (found == json.end() && optional) return;
+    if (found == json.end()) throw UserError(fmt::format("{}: the recipe has no key '{}'", where, key));
+    try {
+      member = found->template get<T>();
+    } catch (const Json::exception&) {
+      throw UserError(
+          fmt::format("{}: the recipe's '{}' is {}, of the wrong type", where, key, found->dump()));
+    }
+  }
+};
+
+struct WriteToml {
+  std::string text;
+
+  void group(std::string_view name) { text += fmt::format("{}# {}\n", text.empty() ? "" : "\n", name); }
+
+  // JSON's numbers, strings and arrays are TOML's too.
+  template <typename T>
+  void operator()(const std::string& key, const T& member, std::string_view) {
+    text += fmt::format("{} = {}\n", key, Json(member).dump());
+  }
+};
+
+void expect(bool condition, std::string_view option, const std::string& value, std::string_view expected) {
+  if (!condition) throw UserError(fmt::format("{} is {}; expected {}", option, value, expected));
+}
+
+void expect_one_of(std::string_view option, const std::string& value,
+                   std::initializer_list<std::string_view> allowed) {
+  const bool found = std::find(allowed.begin(), allowed.end(), value) != allowed.end();
+  expect(found, option, "'" + value + "'", fmt::format("one of {}", fmt::join(allowed, ", ")));
+}
+
+void check_training(const Recipe& r) {
+  expect(r.steps >= 0, "steps", fmt::to_string(r.steps), "0 or more");
+  expect(std::isfinite(r.epochs) && r.epochs >= 0, "epochs", fmt::to_string(r.epochs), "0 or more");
+  expect(r.steps > 0 || r.epochs > 0, "steps", "0 and so is epochs", "one of them above 0");
+  expect(r.batch > 0, "batch", fmt::to_string(r.batch), "1 or more");
+  expect(std::isfinite(r.lr) && r.lr > 0, "lr", fmt::to_string(r.lr), "a number above 0");
+  expect(r.momentum >= 0 && r.momentum < 1, "momentum", fmt::to_string(r.momentum), "0 or more, below 1");
+  expect(r.weight_decay >= 0, "weight-decay", fmt::to_string(r.weight_decay), "0 or more");
+  expect(r.betas.size() == 2 && r.betas[0] >= 0 && r.betas[0] < 1 && r.betas[1] >= 0 && r.betas[1] < 1,
+         "betas", fmt::format("{}", fmt::join(r.betas, " ")), "two numbers from 0 to below 1");
+  expect(r.clip >= 0, "clip", fmt::to_string(r.clip), "0 or more");
+  expect(r.warmup >= 0, "warmup", fmt::to_string(r.warmup), "0 or more");
+  expect(r.lr_gamma > 0, "lr-gamma", fmt::to_string(r.lr_gamma), "above 0");
+  expect(r.lr_final >= 0 && r.lr_final <= 1, "lr-final", fmt::to_string(r.lr_final), "0 to 1");
+  for (const double at : r.lr_steps)
+    expect(at > 0, "lr-steps", fmt::to_string(at), "fractions or steps above 0");
+  expect(r.swa_start >= 0 && r.swa_start <= 1, "swa-start", fmt::to_string(r.swa_start), "0 to 1");
+  expect(r.swa_every > 0, "swa-every", fmt::to_string(r.swa_every), "1 or more");
+  expect_one_of("optimizer", r.optimizer, {"sgd", "adam"});
+  expect_one_of("lr-schedule", r.lr_schedule, {"steps", "cosine", "linear", "constant"});
+}
+
+}  // namespace
+
+void define_recipe(CLI::App& app, Recipe& recipe) {
+  DefineOptions define{app};
+  visit_recipe(recipe, define);
+  app.option_defaults()->group("Options");
+}
+
+void check(const Recipe& r) {
+  expect_one_of("data", r.data, {"idx", "cifar10", "cifar100", "folder", "tiny-imagenet"});
+  expect_one_of("augment", r.augment, {"none", "pad-crop", "random-resized-crop"});
+  expect_one_of("grad-rounding", r.grad_rounding, {"stochastic", "nearest"});
+  expect_one_of("device", r.device, {"cpu", "cuda"});
+  expect(!r.data_dir.empty(), "data-dir", "empty", "the folder of the data set (--data-dir FOLDER)");
+  expect(r.validation >= 0, "validation", fmt::to_string(r.validation), "0 or more");
+  expect(r.padding >= 0, "padding", fmt::to_string(r.padding), "0 or more");
+  expect(r.image_size >= 0, "image-size", fmt::to_string(r.image_size), "0 or more");
+  expect(r.resize >= 0, "resize", fmt::to_string(r.resize), "0 or more");
+  expect(r.eval_bits == -1 || r.eval_bits == 0 || (r.eval_bits >= kFewestBits && r.eval_bits <= kMostBits),
+         "eval-bits", fmt::to_string(r.eval_bits), "-1, 0, or 2 to 32");
+  expect(r.threads >= 0, "threads", fmt::to_string(r.threads), "0 or more");
+  expect(r.loader_threads >= 0, "loader-threads", fmt::to_string(r.loader_threads), "0 or more");
+  expect(r.log_every > 0, "log-every", fmt::to_string(r.log_every), "1 or more");
+  expect(r.eval_every >= 0, "eval-every", fmt::to_string(r.eval_every), "0 or more");
+  expect(r.checkpoint_every >= 0, "checkpoint-every", fmt::to_string(r.checkpoint_every), "0 or more");
+  expect(r.keep_checkpoints > 0, "keep-checkpoints", fmt::to_string(r.keep_checkpoints), "1 or more");
+  check_training(r);
+  const LayerRules rules(r.layer_bits);
+  check(schedule_of(r));
+}
+
+ScheduleSpec schedule_of(const Recipe& r) {
+  if (r.schedule.find(' ') != std::string::npos) return parse_schedule(r.schedule);
+  const ScheduleSpec named = parse_schedule(r.schedule);
+  if (named.name == "fp32") return named;
+  if (named.name == "static") {
+    const auto highest = r.bits.find(':') == std::string::npos ? r.bits : r.bits.substr(r.bits.find(':') + 1);
+    return parse_schedule(fmt::format("static {} grad={}", highest, r.grad_bits));
+  }
+  const CyclicSchedule* cyclic = find_cyclic(named.name);
+  if (cyclic == nullptr) {
+    throw UserError(fmt::format(
+        "schedule '{}' needs its whole line, such as --schedule \"deficit 3:8 grad=8 steps=1000\"",
+        r.schedule));
+  }
+  std::string line = fmt::format("{} {} n={} grad={}", named.name, r.bits, r.cycles, r.grad_bits);
+  if (cyclic->profile == Profile::kExponential) line += fmt::format(" k={}", r.k);
+  if (cyclic->profile == Profile::kRex) line += fmt::format(" c={}", r.c);
+  return parse_schedule(line);
+}
+
+Json to_json(const Recipe& recipe) {
+  WriteJson write;
+  visit_recipe(recipe, write);
+  return write.json;
+}
+
+Json essence(const Recipe& recipe) {
+  WriteJson write;
+  visit_essence(recipe, write);
+  return write.json;
+}
+
+Recipe recipe_from_json(const Json& json, const std::string& where) {
+  if (!json.is_object()) throw UserError(where + ": the recipe is not a JSON object");
+  Recipe recipe;
+  ReadJson read{json, where};
+  visit_recipe(recipe, read);
+  const Json known = to_json(recipe);
+  for (const auto& [key, value] : json.items()) {
+    if (!known.contains(key))
+      throw UserError(fmt::format("{}: the recipe has an unknown key '{}'", where, key));
+  }
+  return recipe;
+}
+
+std::string to_toml(const Recipe& recipe) {
+  WriteToml write;
+  visit_recipe(recipe, write);
+  return write.text;
+}
+
+std::vector<std::string> differences(const Recipe& a, const Recipe& b) {
+  const Json left = essence(a), right = essence(b);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : left.items()) {
+    if (value != right.at(key)) keys.push_back(key);
+  }
+  return keys;
+}
+
+}  // namespace lowtide

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lowtide/base/json.h"
+#include "lowtide/schedule/spec.h"
+
+namespace lowtide {
+
+// What an experiment is. Each member is a flag of `lowtide train` and a key of a recipe file, defined once,
+// in define_recipe(); a flag wins over the file, the file over the default.
+struct Recipe {
+  // data
+  std::string data = "idx";
+  std::string data_dir;
+  std::int64_t validation = 0;
+  std::string augment = "none";
+  int padding = 4;
+  bool flip = false;
+  int image_size = 0;
+  int resize = 0;
+  std::vector<float> mean, std;
+
+  // model
+  std::string model = "cifar-resnet8";
+
+  // precision
+  std::string schedule = "CR";
+  std::string bits = "3:8";
+  std::string grad_bits = "8";
+  std::int64_t cycles = 8;
+  double k = ProfileParameters{}.k;
+  double c = ProfileParameters{}.c;
+  int eval_bits = -1;
+  std::vector<std::string> layer_bits;
+  std::string grad_rounding = "stochastic";
+  bool bifurcate = false;
+  std::string engine = "simulated";
+
+  // training
+  std::int64_t steps = 0;
+  double epochs = 0;
+  std::int64_t batch = 128;
+  std::string optimizer = "sgd";
+  double lr = 0.1;
+  double momentum = 0.9;
+  double weight_decay = 1e-4;
+  std::vector<double> betas{0.9, 0.999};
+  double clip = 0;
+  std::string lr_schedule = "steps";
+  std::vector<double> lr_steps{0.5, 0.75};
+  double lr_gamma = 0.1;
+  double lr_final = 0;
+  std::int64_t warmup = 0;
+  double swa_start = 1;
+  std::int64_t swa_every = 100;
+  std::uint64_t seed = 1;
+
+  // how it runs: none of these changes a result
+  std::string device = "cpu";
+  int threads = 0;
+  int loader_threads = 0;
+  std::int64_t log_every = 100;
+  std::int64_t eval_every = 1000;
+  std::int64_t checkpoint_every = 1000;
+  int keep_checkpoints = 3;
+};
+
+// Adds every option to the app, in groups; --help shows the values the recipe holds now as the defaults.
+void define_recipe(CLI::App& app, Recipe& recipe);
+
+// Throws UserError for values that cannot be, each with what was expected.
+void check(const Recipe& recipe);
+
+// The schedule that the recipe asks for: `schedule` is a name, completed by bits, gradient bits, cycles and
+// the profiles' parameters, or a whole line, which then says all of it.
+ScheduleSpec schedule_of(const Recipe& recipe);
+
+// All keys and values, or those alone that make the result; and back, through the same definitions. Keys that
+// are unknown, or missing although they make the result, are a UserError that names `where`.
+Json to_json(const Recipe& recipe);
+Json essence(const Recipe& recipe);
+Recipe recipe_from_json(const Json& json, const std::string& where);
+
+// As a recipe file that gives the same recipe.
+std::string to_toml(const Recipe& recipe);
+
+// The keys in which two recipes differ and whose change would change the result: a run is resumed only with
+// none.
+std::vector<std::string> differences(const Recipe& a, const Recipe& b);
+
+}  // namespace lowtide

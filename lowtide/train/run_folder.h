@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lowtide/base/json.h"
+#include "lowtide/io/file.h"
+#include "lowtide/io/jsonl.h"
+#include "lowtide/io/tensorboard.h"
+
+namespace lowtide {
+
+// The folder of one run, version 1; docs/run-folder.md is its contract.
+struct RunPaths {
+  std::filesystem::path folder;
+
+  std::filesystem::path run() const { return folder / "run.json"; }
+  std::filesystem::path metrics() const { return folder / "metrics.jsonl"; }
+  std::filesystem::path result() const { return folder / "result.json"; }
+  std::filesystem::path lock() const { return folder / "run.lock"; }
+  std::filesystem::path checkpoints() const { return folder / "checkpoints"; }
+  std::filesystem::path checkpoint(std::int64_t step) const;
+  std::filesystem::path averaged() const { return checkpoints() / "averaged.safetensors"; }
+};
+
+// Steps that have a checkpoint, rising.
+std::vector<std::int64_t> checkpoint_steps(const RunPaths& paths);
+
+// The JSON object in a file of a run folder; UserError where it is missing or damaged.
+Json read_run_file(const std::filesystem::path& path);
+
+// A run folder that this process writes to, and no other: a second one is refused.
+class RunFolder {
+ public:
+  // A new run: UserError if the folder holds one already. `run` is the content of run.json.
+  static RunFolder create(const std::filesystem::path& folder, const Json& run);
+  // Continues after `step`: what was logged later is dropped.
+  static RunFolder resume(const std::filesystem::path& folder, std::int64_t step);
+
+  const RunPaths& paths() const { return paths_; }
+
+  // One object a line; numbers also go to TensorBoard as PREFIX/KEY, where `split` gives the prefix.
+  void log(const Json& line);
+
+  void write_result(const Json& result);
+  void keep_last_checkpoints(int count) const;
+
+ private:
+  RunFolder(const std::filesystem::path& folder, FileDescriptor lock);
+
+  RunPaths paths_;
+  FileDescriptor lock_;
+  std::optional<JsonlWriter> metrics_;
+  std::unique_ptr<EventWriter> events_;
+};
+
+}  // namespace lowtide

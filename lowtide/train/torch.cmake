@@ -1,0 +1,6 @@
+# The part of this room that needs tensors; read after libtorch has been found.
+target_sources(lowtide_torch PRIVATE
+  ${CMAKE_CURRENT_LIST_DIR}/checkpoint.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/optimizer.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/trainer.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/weight_average.cpp)

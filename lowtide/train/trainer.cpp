@@ -1,0 +1,286 @@
+#include "lowtide/train/trainer.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <ctime>
+
+#include "lowtide/base/error.h"
+#include "lowtide/cost/bit_operations.h"
+#include "lowtide/train/checkpoint.h"
+#include "lowtide/train/signals.h"
+
+namespace lowtide {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kCheckpointFormat = 1;
+constexpr int kRunFormat = 1;
+
+double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+// Read from the device: only where the host needs the number.
+double number(const torch::Tensor& tensor) { return tensor.item<double>(); }
+
+Json run_json(const Recipe& recipe, const ScheduleSpec& spec, const std::string& program) {
+  return {{"format", kRunFormat},
+          {"recipe", to_json(recipe)},
+          {"schedule", to_string(spec)},
+          {"seed", recipe.seed},
+          {"program", program},
+          {"torch", TORCH_VERSION},
+          {"device", recipe.device},
+          {"threads", at::get_num_threads()},
+          {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))}};
+}
+
+// Where averaging starts, in steps done; beyond the end: never.
+std::int64_t first_averaged_step(const Recipe& recipe, std::int64_t total) {
+  return recipe.swa_start >= 1 ? total : std::llround(recipe.swa_start * static_cast<double>(total));
+}
+
+}  // namespace
+
+std::int64_t total_steps(const Recipe& recipe, std::int64_t train_items) {
+  if (recipe.steps > 0) return recipe.steps;
+  const double steps = recipe.epochs * static_cast<double>(train_items) / static_cast<double>(recipe.batch);
+  return std::max<std::int64_t>(1, std::llround(steps));
+}
+
+Bits evaluation_bits(const Recipe& recipe) {
+  if (recipe.eval_bits >= 0) return {recipe.eval_bits, recipe.eval_bits};
+  return schedule_of(recipe).highest();
+}
+
+Trainer::Trainer(const Recipe& recipe, const std::string& program)
+    : recipe_(recipe),
+      program_(program),
+      task_(make_task(recipe)),
+      spec_(schedule_of(recipe)),
+      total_(total_steps(recipe, task_->train_items())),
+      schedule_(make_schedule(spec_, total_)),
+      rate_(recipe, total_),
+      optimizer_(make_optimizer(recipe, task_->model())),
+      average_(task_->model(), first_averaged_step(recipe, total_), recipe.swa_every),
+      eval_bits_(evaluation_bits(recipe)),
+      progress_(total_, task_->metric_name(), task_->item_name()) {
+  for (const Ledger::Layer& layer : task_->layers())
+    ledger_.add_layer(layer.name, layer.macs, layer.precision);
+  const auto device = task_->model().parameters()[0].device();
+  sums_.loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device));
+  sums_.correct = torch::zeros({}, torch::TensorOptions(torch::kInt64).device(device));
+  halted_ = torch::zeros({}, torch::TensorOptions(torch::kBool).device(device));
+}
+
+TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
+  const StopSignals signals;
+  open_folder(folder, resume);
+  progress_.note(fmt::format("{}, {} on {}; {} steps in {}", to_string(spec_), recipe_.model,
+                             task_->describe(), total_, folder.string()));
+  started_ = last_log_ = Clock::now();
+  task_->model().train();
+  while (step_ < total_) {
+    train_one_step();
+    const bool last = step_ == total_;
+    const int signal = StopSignals::received();
+    if (due(recipe_.log_every) || last) log_metrics();
+    if (due(recipe_.eval_every) && !last && task_->has(Split::kValid)) evaluate_and_log(Split::kValid);
+    if (due(recipe_.checkpoint_every) || last || signal != 0) save_checkpoint();
+    if (signal != 0 && !last) {
+      progress_.note(fmt::format("stopped at step {}; continue with: lowtide train --resume {}", step_,
+                                 folder.string()));
+      return {signal, step_, {}};
+    }
+  }
+  return {0, step_, finish()};
+}
+
+void Trainer::open_folder(const std::filesystem::path& folder, bool resume) {
+  const RunPaths paths{folder};
+  if (!resume || !std::filesystem::exists(paths.run())) {
+    run_folder_ = RunFolder::create(folder, run_json(recipe_, spec_, program_));
+    return;
+  }
+  const std::vector<std::int64_t> steps = checkpoint_steps(paths);
+  if (!steps.empty()) restore_checkpoint(paths.checkpoint(steps.back()));
+  run_folder_ = RunFolder::resume(folder, step_);
+  for (const Json& line : read_jsonl(paths.metrics()).lines)
+    seconds_before_ = line.value("seconds", seconds_before_);
+}
+
+void Trainer::train_one_step() {
+  Execution& execution = task_->execution();
+  execution.bits = schedule_->at(step_);
+  execution.step = step_;
+  task_->model().zero_grad(/*set_to_none=*/true);
+  const StepResult result = task_->train_step();
+  const torch::Tensor norm = clip_gradients(task_->model().parameters(), recipe_.clip);
+  halted_.logical_or_(torch::isfinite(norm + result.loss).logical_not());
+  if (halted_.device().is_cpu()) stop_if_not_finite();  // elsewhere the host would wait: it asks when it logs
+  optimizer_->step(rate_.at(step_), halted_);
+  ledger_.add(execution.bits, result.items);
+  if (schedule_->is_stateful()) schedule_->observe(step_, number(result.loss));
+  sums_.loss += result.loss;
+  sums_.correct += result.correct;
+  ++sums_.steps;
+  ++step_;
+  average_.observe(step_);
+}
+
+void Trainer::stop_if_not_finite() {
+  if (!halted_.item<bool>()) return;
+  progress_.finish();
+  const std::vector<std::int64_t> steps = checkpoint_steps(run_folder_->paths());
+  const std::string kept =
+      steps.empty() ? "there is no checkpoint yet"
+                    : run_folder_->paths().checkpoint(steps.back()).string() + " is the last good one";
+  throw UserError(fmt::format(
+      "training stopped near step {}: {} is not finite; {}. Try a lower --lr, --clip, or more bits", step_,
+      task_->find_not_finite(), kept));
+}
+
+void Trainer::log_metrics() {
+  stop_if_not_finite();
+  const Clock::time_point now = Clock::now();
+  const auto steps = static_cast<double>(sums_.steps);
+  const auto items = steps * static_cast<double>(task_->items_a_step());
+  const double elapsed = seconds_between(last_log_, now);
+  ProgressLine line;
+  line.step = step_;
+  line.loss = number(sums_.loss) / steps;
+  line.accuracy = number(sums_.correct) / items;
+  line.bits = task_->execution().bits;
+  line.rate = rate_.at(step_ - 1);
+  line.items_per_second = items / elapsed;
+  line.seconds_per_step = elapsed / steps;
+  line.relative_cost = relative_cost();
+  progress_.update(line);
+  run_folder_->log({{"step", step_},
+                    {"loss", line.loss},
+                    {task_->metric_name(), line.accuracy},
+                    {"lr", line.rate},
+                    {"bits", line.bits.forward},
+                    {"grad_bits", line.bits.backward},
+                    {"relative_cost", line.relative_cost},
+                    {"items_per_s", line.items_per_second},
+                    {"seconds", seconds()}});
+  sums_.loss.zero_();
+  sums_.correct.zero_();
+  sums_.steps = 0;
+  last_log_ = now;
+}
+
+void Trainer::evaluate_and_log(Split split) {
+  const Clock::time_point before = Clock::now();
+  const Evaluation evaluation = task_->evaluate(split, eval_bits_);
+  const std::string name = split == Split::kTest ? "test" : "valid";
+  progress_.note(fmt::format("step {}  {} {} {:.2f} %  loss {:.4f}  at {} bits", step_, name,
+                             task_->metric_name(), 100 * evaluation.metric, evaluation.loss,
+                             width(eval_bits_.forward)));
+  run_folder_->log({{"step", step_},
+                    {"split", name},
+                    {task_->metric_name(), evaluation.metric},
+                    {"loss", evaluation.loss},
+                    {"bits", eval_bits_.forward},
+                    {"seconds", seconds()}});
+  last_log_ += Clock::now() - before;  // the images a second are those of training
+}
+
+double Trainer::relative_cost() const {
+  Count macs = 0;
+  for (const Ledger::Layer& layer : ledger_.layers()) macs += static_cast<Count>(layer.macs);
+  const auto at_fp32 =
+      static_cast<double>(macs * static_cast<Count>(ledger_.items()) * kRelativeCostDenominator);
+  return static_cast<double>(ledger_.paper().total()) / at_fp32;
+}
+
+double Trainer::seconds() const { return seconds_before_ + seconds_between(started_, Clock::now()); }
+
+NamedTensors Trainer::checkpoint_tensors() const {
+  NamedTensors tensors = model_tensors(task_->model());
+  for (const auto& part :
+       {with_prefix("optimizer.", optimizer_->tensors()), with_prefix("average.", average_.tensors())}) {
+    tensors.insert(tensors.end(), part.begin(), part.end());
+  }
+  return tensors;
+}
+
+// No times, no machine, nothing of how it was run: two runs of one recipe have the same bytes here.
+Json Trainer::checkpoint_state() const {
+  return {{"format", kCheckpointFormat},
+          {"step", step_},
+          {"total_steps", total_},
+          {"recipe", essence(recipe_)},
+          {"schedule", schedule_->state()},
+          {"task", task_->state()},
+          {"optimizer", optimizer_->state()},
+          {"average", average_.state()},
+          {"ledger", ledger_.state()},
+          {"since_log",
+           {{"loss", number(sums_.loss)}, {"correct", number(sums_.correct)}, {"steps", sums_.steps}}}};
+}
+
+void Trainer::save_checkpoint() {
+  stop_if_not_finite();
+  write_checkpoint(run_folder_->paths().checkpoint(step_), checkpoint_tensors(), checkpoint_state());
+  run_folder_->keep_last_checkpoints(recipe_.keep_checkpoints);
+}
+
+void Trainer::restore_checkpoint(const std::filesystem::path& path) {
+  const Json state = read_checkpoint_state(path);
+  try {
+    step_ = state.at("step");
+    schedule_->restore(state.at("schedule"));
+    task_->restore(state.at("task"));
+    optimizer_->restore(state.at("optimizer"));
+    average_.restore(state.at("average"));
+    ledger_.restore(state.at("ledger"));
+    const Json& since_log = state.at("since_log");
+    sums_.loss.fill_(since_log.at("loss").get<double>());
+    sums_.correct.fill_(since_log.at("correct").get<double>());
+    sums_.steps = since_log.at("steps");
+  } catch (const Json::exception& error) {
+    throw UserError(
+        fmt::format("{}: its state is not one of this program ({})", path.string(), error.what()));
+  }
+  read_checkpoint_tensors(path, checkpoint_tensors());
+}
+
+void Trainer::use_averaged_weights() {
+  average_.copy_to_model();
+  task_->execution().bits = eval_bits_;
+  task_->re_estimate_statistics();
+  write_checkpoint(run_folder_->paths().averaged(), model_tensors(task_->model()), checkpoint_state());
+}
+
+Json Trainer::finish() {
+  progress_.finish();
+  if (average_.count() > 0) use_averaged_weights();
+  Json valid;
+  if (task_->has(Split::kValid)) valid = task_->evaluate(Split::kValid, eval_bits_).metric;
+  const Evaluation test = task_->evaluate(Split::kTest, eval_bits_);
+  const Json result{
+      {"metric", task_->metric_name()},
+      {"valid", valid},
+      {"test", test.metric},
+      {"test_loss", test.loss},
+      {"eval_bits", eval_bits_.forward},
+      {"relative_cost", relative_cost()},
+      {"gbitops",
+       {{"paper", gbitops(ledger_.paper().total())}, {"actual", gbitops(ledger_.actual().total())}}},
+      {"bitops",
+       {{"paper", exact_json(ledger_.paper().total())}, {"actual", exact_json(ledger_.actual().total())}}},
+      {"averaged", average_.count()},
+      {"seconds", seconds()},
+      {"steps", step_}};
+  run_folder_->write_result(result);
+  return result;
+}
+
+}  // namespace lowtide

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "lowtide/cost/ledger.h"
+#include "lowtide/schedule/schedule.h"
+#include "lowtide/tasks/task.h"
+#include "lowtide/train/learning_rate.h"
+#include "lowtide/train/optimizer.h"
+#include "lowtide/train/progress.h"
+#include "lowtide/train/recipe.h"
+#include "lowtide/train/run_folder.h"
+#include "lowtide/train/weight_average.h"
+
+namespace lowtide {
+
+struct TrainingEnd {
+  int signal = 0;  // 0: the run is finished and this is its result
+  std::int64_t step = 0;
+  Json result;
+};
+
+// The steps a recipe asks for, given the size of its training set.
+std::int64_t total_steps(const Recipe& recipe, std::int64_t train_items);
+
+// The bits at which a recipe's model is evaluated.
+Bits evaluation_bits(const Recipe& recipe);
+
+// The training loop of one run. What it does in step t depends on the recipe and t alone, and all that it
+// carries from one step to the next is in a checkpoint: so a resumed run is the run that was never
+// interrupted.
+class Trainer {
+ public:
+  // `program` says which program writes the run, for run.json.
+  Trainer(const Recipe& recipe, const std::string& program);
+
+  // Trains in `folder` to the end, or until a signal asks to stop; with `resume` from its last checkpoint.
+  TrainingEnd run(const std::filesystem::path& folder, bool resume);
+
+ private:
+  // What was summed since the last line of metrics.
+  struct Sums {
+    torch::Tensor loss, correct;  // on the device
+    std::int64_t steps = 0;
+  };
+
+  void open_folder(const std::filesystem::path& folder, bool resume);
+  void train_one_step();
+  void stop_if_not_finite();
+  void log_metrics();
+  void evaluate_and_log(Split split);
+  void save_checkpoint();
+  void restore_checkpoint(const std::filesystem::path& path);
+  Json checkpoint_state() const;
+  NamedTensors checkpoint_tensors() const;
+  Json finish();
+  void use_averaged_weights();
+  bool due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
+  double relative_cost() const;
+  double seconds() const;
+
+  Recipe recipe_;
+  std::string program_;
+  std::unique_ptr<Task> task_;
+  ScheduleSpec spec_;
+  std::int64_t total_;
+  std::unique_ptr<Schedule> schedule_;
+  LearningRate rate_;
+  std::unique_ptr<Optimizer> optimizer_;
+  WeightAverage average_;
+  Ledger ledger_;
+  Bits eval_bits_;
+  Progress progress_;
+
+  std::int64_t step_ = 0;  // steps done
+  Sums sums_;
+  torch::Tensor
+      halted_;  // one bool on the device: a loss or gradient was not finite, and nothing is updated since
+  std::optional<RunFolder> run_folder_;
+  double seconds_before_ = 0;  // of earlier processes
+  std::chrono::steady_clock::time_point started_, last_log_;
+};
+
+}  // namespace lowtide
