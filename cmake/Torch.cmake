@@ -9,11 +9,12 @@ if(LOWTIDE_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
 endif()
 find_package(Torch REQUIRED)
+find_package(OpenMP REQUIRED)
 
 add_library(lowtide_torch STATIC)
 target_link_libraries(lowtide_torch PUBLIC lowtide_core)
 target_include_directories(lowtide_torch SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
-target_link_libraries(lowtide_torch PUBLIC ${TORCH_LIBRARIES})
+target_link_libraries(lowtide_torch PUBLIC ${TORCH_LIBRARIES} OpenMP::OpenMP_CXX)  # without it at::parallel_for is serial
 if(LOWTIDE_CUDA)
   target_compile_definitions(lowtide_torch PUBLIC LOWTIDE_WITH_CUDA)
 endif()

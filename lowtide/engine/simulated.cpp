@@ -1,6 +1,7 @@
 #include "lowtide/engine/simulated.h"
 
 #include <ATen/Parallel.h>
+#include <omp.h>
 
 #include <algorithm>
 
@@ -25,6 +26,19 @@ Quantized slice(const Quantized& q, std::int64_t first, std::int64_t last) {
   return {q.code.slice(0, first, last), q.scale, q.offset, q.bits};
 }
 
+// While one lives, this thread's oneDNN primitives are made for one thread. Inside a parallel region that is a must: one
+// made for two waits there for a second thread that never comes.
+class OneThread {
+ public:
+  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
 // A weight gradient sums over the batch, and oneDNN cuts that sum by the number of threads. Here the batch is
 // cut into a fixed number of parts, each part is summed by one thread and the parts are added in order: the
 // result is the same whatever the number of threads. Eight parts keep up to eight threads busy and leave 16
@@ -36,6 +50,7 @@ at::Tensor weight_gradient_in_parts(const Quantized& dy, const Quantized& x, con
   const std::int64_t parts = std::min(kParts, items);
   std::vector<at::Tensor> partial(static_cast<std::size_t>(parts));
   at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    const OneThread one_thread;
     for (std::int64_t part = begin; part < end; ++part) {
       const std::int64_t first = part * items / parts;
       const std::int64_t last = (part + 1) * items / parts;
