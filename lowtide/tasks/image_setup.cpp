@@ -18,8 +18,8 @@ Augmentations augmentations_of(const Recipe& recipe, ImageShape& shape) {
         "the images of this data set have various sizes; set --image-size, and --resize for evaluation");
   }
   AugmentSpec eval;
-  eval.mean = recipe.mean;
-  eval.std = recipe.std;
+  eval.mean.assign(recipe.mean.begin(), recipe.mean.end());
+  eval.std.assign(recipe.std.begin(), recipe.std.end());
   eval.out_height = shape.height;
   eval.out_width = shape.width;
   AugmentSpec train = eval;

@@ -22,7 +22,7 @@ struct Recipe {
   bool flip = false;
   int image_size = 0;
   int resize = 0;
-  std::vector<float> mean, std;
+  std::vector<double> mean, std;
 
   // model
   std::string model = "cifar-resnet8";

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# The same small network in full precision, in static 8 bits and on a cyclic schedule, on real images; then a table.
+# LOWTIDE_DEMO_STEPS makes it shorter. Interrupted, it goes on where it was.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+steps=${LOWTIDE_DEMO_STEPS:-2000}
+runs=()
+for schedule in fp32 static CR; do
+  run=runs/demo-$schedule
+  runs+=("$run")
+  echo
+  echo "== $schedule"
+  build/lowtide train --recipe recipes/demo.toml --schedule "$schedule" --steps "$steps" --out "$run" --resume
+done
+
+echo
+build/lowtide compare "${runs[@]}"
+echo
+echo "cost: bit operations relative to fp32, as the papers count them. On a CPU the simulated engine saves bit operations,"
+echo "not time: it rounds floats and multiplies floats. The runs are in runs/; tensorboard --logdir runs shows their curves."

@@ -1,0 +1,252 @@
+// The program as a user has it: real processes, signals, full disks, wrong input.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "lowtide/base/json.h"
+#include "lowtide/train/run_folder.h"
+#include "tests/train/small_run.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Finished {
+  int code = 0;  // exit code, or 128 + signal
+  std::string out, error;
+};
+
+// A run of the program in a process of its own, with its output in files.
+class Process {
+ public:
+  Process(const fs::path& folder, const std::vector<std::string>& arguments,
+          rlim_t largest_file = RLIM_INFINITY)
+      : out_(folder / "stdout"), error_(folder / "stderr") {
+    pid_ = fork();
+    if (pid_ != 0) return;
+    if (freopen(out_.c_str(), "w", stdout) == nullptr || freopen(error_.c_str(), "w", stderr) == nullptr)
+      _exit(99);
+    if (largest_file != RLIM_INFINITY) {
+      const rlimit limit{largest_file, largest_file};
+      setrlimit(RLIMIT_FSIZE, &limit);
+      signal(SIGXFSZ, SIG_IGN);
+    }
+    std::vector<char*> argv{const_cast<char*>(LOWTIDE_PROGRAM)};
+    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(99);
+  }
+
+  void send(int number) const { kill(pid_, number); }
+
+  Finished wait() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    return {code, file_bytes(out_), file_bytes(error_)};
+  }
+
+ private:
+  fs::path out_, error_;
+  pid_t pid_;
+};
+
+class Program : public testing::Test {
+ protected:
+  Program() {
+    write_small_dataset(folder_.path() / "data");
+    std::ofstream(recipe_) << to_toml(small_recipe(folder_.path() / "data"));
+  }
+
+  Finished run(const std::vector<std::string>& arguments, rlim_t largest_file = RLIM_INFINITY) {
+    return Process(folder_.path(), arguments, largest_file).wait();
+  }
+
+  std::vector<std::string> train_arguments(const fs::path& out,
+                                           const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments{"train", "--recipe", recipe_.string(), "--out", out.string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  // The last checkpoint of an uninterrupted run with these further arguments.
+  std::string uninterrupted(std::int64_t steps, const std::vector<std::string>& more) {
+    const fs::path out = folder_.path() / "uninterrupted";
+    const Finished finished = run(train_arguments(out, more));
+    EXPECT_EQ(finished.code, 0) << finished.error;
+    return file_bytes(RunPaths{out}.checkpoint(steps));
+  }
+
+  // A user's mistake: exit code 2, one line that says this.
+  void expect_mistake(const std::vector<std::string>& arguments, const std::string& message) {
+    const Finished finished = run(arguments);
+    EXPECT_EQ(finished.code, 2) << finished.error;
+    EXPECT_NE(finished.error.find(message), std::string::npos) << finished.error;
+    EXPECT_EQ(std::count(finished.error.begin(), finished.error.end(), '\n'), 1) << finished.error;
+  }
+
+  const TemporaryFolder folder_;
+  const fs::path recipe_ = folder_.path() / "small.toml";
+};
+
+TEST_F(Program, KilledAtAnyMomentEndsAsIfItHadNotBeen) {
+  const std::vector<std::string> longer{"--steps", "400", "--checkpoint-every", "10"};
+  const std::string expected = uninterrupted(400, longer);
+  const fs::path out = folder_.path() / "killed";
+  std::vector<std::string> arguments = train_arguments(out, longer);
+  arguments.push_back("--resume");
+  int kills = 0;
+  for (int milliseconds = 700; !fs::exists(RunPaths{out}.result()); milliseconds += 137) {
+    ASSERT_LT(kills, 60);
+    Process process(folder_.path(), arguments);
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    process.send(SIGKILL);
+    const Finished finished = process.wait();
+    ASSERT_TRUE(finished.code == 128 + SIGKILL || finished.code == 0) << finished.error;
+    kills += finished.code == 0 ? 0 : 1;
+  }
+  EXPECT_GT(kills, 1);
+  EXPECT_EQ(file_bytes(RunPaths{out}.checkpoint(400)), expected);
+}
+
+TEST_F(Program, SigtermSavesFirst) {
+  const std::vector<std::string> longer{"--steps", "400", "--checkpoint-every", "0"};
+  const std::string expected = uninterrupted(400, longer);
+  const fs::path out = folder_.path() / "stopped";
+  Process process(folder_.path(), train_arguments(out, longer));
+  while (!fs::exists(RunPaths{out}.metrics()) || fs::file_size(RunPaths{out}.metrics()) == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  process.send(SIGTERM);
+  const Finished stopped = process.wait();
+  EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.error;
+  EXPECT_NE(stopped.out.find("continue with: lowtide train --resume"), std::string::npos) << stopped.out;
+  EXPECT_EQ(checkpoint_steps(RunPaths{out}).size(), 1u);
+  EXPECT_EQ(run({"train", "--resume", out.string()}).code, 0);
+  EXPECT_EQ(file_bytes(RunPaths{out}.checkpoint(400)), expected);
+}
+
+TEST_F(Program, FullDiskLosesNothing) {
+  const std::string expected = uninterrupted(40, {});
+  const fs::path out = folder_.path() / "full";
+  // A checkpoint of this network takes 0.6 MB: none fits.
+  const Finished full = run(train_arguments(out), 300'000);
+  EXPECT_EQ(full.code, 2);
+  EXPECT_NE(full.error.find("cannot write"), std::string::npos) << full.error;
+  EXPECT_TRUE(checkpoint_steps(RunPaths{out}).empty());
+  const Finished resumed = run(train_arguments(out, {"--resume"}));
+  EXPECT_EQ(resumed.code, 0) << resumed.error;
+  EXPECT_EQ(file_bytes(RunPaths{out}.checkpoint(40)), expected);
+}
+
+TEST_F(Program, EvaluatesACheckpointAsTheRunDid) {
+  const fs::path out = folder_.path() / "run";
+  ASSERT_EQ(run(train_arguments(out)).code, 0);
+  const Json result = read_run_file(RunPaths{out}.result());
+  const std::string checkpoint = RunPaths{out}.checkpoint(40).string();
+  const Finished test = run({"eval", "--checkpoint", checkpoint, "--json"});
+  ASSERT_EQ(test.code, 0) << test.error;
+  EXPECT_EQ(Json::parse(test.out).at("accuracy"), result.at("test"));
+  EXPECT_EQ(Json::parse(test.out).at("eval_bits"), 8);
+  const Finished valid = run({"eval", "--checkpoint", checkpoint, "--split", "valid", "--json"});
+  EXPECT_EQ(Json::parse(valid.out).at("accuracy"), result.at("valid"));
+  const Finished coarse = run({"eval", "--checkpoint", checkpoint, "--eval-bits", "2", "--json"});
+  EXPECT_NE(Json::parse(coarse.out).at("loss"), Json::parse(test.out).at("loss"));
+}
+
+TEST_F(Program, ComparesFinishedRuns) {
+  ASSERT_EQ(run(train_arguments(folder_.path() / "a")).code, 0);
+  ASSERT_EQ(run(train_arguments(folder_.path() / "b", {"--schedule", "fp32"})).code, 0);
+  const Finished table =
+      run({"compare", (folder_.path() / "a").string(), (folder_.path() / "b").string(), "--json"});
+  ASSERT_EQ(table.code, 0) << table.error;
+  const Json runs = Json::parse(table.out);
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0].at("schedule"), "CR 3:8 n=4 grad=8");
+  EXPECT_DOUBLE_EQ(runs[1].at("relative_cost").get<double>(), 1.0);
+}
+
+TEST_F(Program, UnderstandsTheOriginalProgramsFlags) {
+  const Finished config =
+      run({"train", "--recipe", recipe_.string(), "--is_cyclic_precision", "--cyclic_num_bits_schedule", "4",
+           "6", "--cyclic_num_grad_bits_schedule", "6", "6", "--num_cyclic_period", "32", "--print-config"});
+  ASSERT_EQ(config.code, 0) << config.error;
+  for (const std::string line : {"schedule = \"CR\"", "bits = \"4:6\"", "grad-bits = \"6\"", "cycles = 32"}) {
+    EXPECT_NE(config.out.find("\n" + line + "\n"), std::string::npos) << config.out;
+  }
+}
+
+TEST_F(Program, CostNeedsNoTraining) {
+  const Finished cost = run({"cost", "--recipe", recipe_.string(), "--schedule", "fp32", "--json"});
+  ASSERT_EQ(cost.code, 0) << cost.error;
+  const Json json = Json::parse(cost.out);
+  EXPECT_DOUBLE_EQ(json.at("relative_cost").get<double>(), 1.0);
+  EXPECT_EQ(json.at("steps"), 40);
+}
+
+TEST_F(Program, MistakesAreOneLineAndExitCode2) {
+  const std::string recipe = recipe_.string();
+  const std::string out = (folder_.path() / "never").string();
+  expect_mistake({"trian"}, "unknown command 'trian'");
+  expect_mistake({"train", "--recipe", "/nowhere.toml"}, "/nowhere.toml");
+  expect_mistake({"train", "--recipe", recipe, "--out", out, "--model", "resnet19"},
+                 "unknown model 'resnet19'");
+  expect_mistake({"train", "--recipe", recipe, "--out", out, "--schedule", "XX"}, "XX");
+  expect_mistake({"train", "--recipe", recipe, "--out", out, "--bits", "8:3"}, "8");
+  expect_mistake({"train", "--recipe", recipe, "--out", out, "--schedule", "CT", "--cycles", "3"}, "even");
+  expect_mistake({"train", "--recipe", recipe, "--out", out, "--engine", "abacus"},
+                 "unknown engine 'abacus'");
+  expect_mistake({"train", "--recipe", recipe, "--out", out, "--lr", "-1"}, "lr is -1");
+  expect_mistake({"train", "--recipe", recipe, "--out", out, "--layer-bits", "nosuch=8"}, "matches no layer");
+  expect_mistake({"train", "--recipe", recipe, "--out", out, "--data-dir", "/nowhere"}, "/nowhere");
+  expect_mistake({"train", "--recipe", recipe, "--nosuch", "1"}, "--nosuch");
+  expect_mistake({"train", "--resume", out}, "no run to resume");
+  expect_mistake({"compare", folder_.path().string()}, "not a run folder");
+  expect_mistake({"eval", "--checkpoint", recipe}, "small.toml");
+  expect_mistake({"bench", "leap"}, "unknown benchmark 'leap'");
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST_F(Program, RefusesToMixRuns) {
+  const fs::path out = folder_.path() / "run";
+  ASSERT_EQ(run(train_arguments(out)).code, 0);
+  expect_mistake(train_arguments(out), "holds a run already");
+  fs::remove(RunPaths{out}.result());
+  expect_mistake(train_arguments(out, {"--resume", "--lr", "0.01"}), "was started with another lr");
+  std::ofstream(RunPaths{out}.run()) << "{\"format\":";
+  expect_mistake(train_arguments(out, {"--resume"}), "run.json");
+}
+
+TEST_F(Program, DamagedCheckpointIsNamed) {
+  const fs::path out = folder_.path() / "run";
+  ASSERT_EQ(run(train_arguments(out)).code, 0);
+  fs::remove(RunPaths{out}.result());
+  fs::resize_file(RunPaths{out}.checkpoint(40), 1000);
+  expect_mistake(train_arguments(out, {"--resume"}), "step-00000040.safetensors");
+}
+
+TEST_F(Program, UnknownKeyInARecipeIsNamed) {
+  std::ofstream(recipe_, std::ios::app) << "colour = \"blue\"\n";
+  expect_mistake({"train", "--recipe", recipe_.string(), "--print-config"}, "colour");
+}
+
+TEST_F(Program, HelpAndVersion) {
+  for (const std::string command : {"train", "eval", "compare", "schedule", "cost", "models", "bench"}) {
+    const Finished help = run({command, "--help"});
+    EXPECT_EQ(help.code, 0) << command;
+    EXPECT_NE(help.out.find("--help"), std::string::npos) << command;
+  }
+  EXPECT_EQ(run({"--version"}).out.rfind("lowtide ", 0), 0u);
+}
+
+}  // namespace
+}  // namespace lowtide

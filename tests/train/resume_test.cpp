@@ -1,0 +1,206 @@
+// What a resumed run must be: byte for byte the run that was never interrupted.
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "lowtide/base/error.h"
+#include "lowtide/io/jsonl.h"
+#include "lowtide/train/checkpoint.h"
+#include "lowtide/train/run_folder.h"
+#include "lowtide/train/trainer.h"
+#include "tests/train/small_run.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+Json train(const Recipe& recipe, const fs::path& folder, bool resume = false) {
+  return Trainer(recipe, "test").run(folder, resume).result;
+}
+
+std::string last_checkpoint(const Recipe& recipe, const fs::path& folder) {
+  return file_bytes(RunPaths{folder}.checkpoint(recipe.steps));
+}
+
+// The folder as a process leaves it that was killed after the checkpoint of this step, and had logged
+// further.
+void cut_after(const fs::path& run, const fs::path& copy, std::int64_t step) {
+  fs::copy(run, copy, fs::copy_options::recursive);
+  const RunPaths paths{copy};
+  for (const std::int64_t at : checkpoint_steps(paths)) {
+    if (at > step) fs::remove(paths.checkpoint(at));
+  }
+  fs::remove(paths.result());
+  fs::remove(paths.averaged());
+}
+
+// Metrics without what the clock says.
+std::vector<Json> timeless_metrics(const fs::path& folder) {
+  std::vector<Json> lines = read_jsonl(RunPaths{folder}.metrics()).lines;
+  for (Json& line : lines) {
+    line.erase("seconds");
+    line.erase("items_per_s");
+  }
+  return lines;
+}
+
+struct Variant {
+  std::string name;
+  void (*change)(Recipe&);
+};
+
+class Resume : public testing::TestWithParam<Variant> {
+ protected:
+  Resume() {
+    write_small_dataset(folder_.path() / "data");
+    recipe_ = small_recipe(folder_.path() / "data");
+    recipe_.checkpoint_every = 1;
+    recipe_.keep_checkpoints = 1000;
+    GetParam().change(recipe_);
+  }
+
+  const TemporaryFolder folder_;
+  Recipe recipe_;
+};
+
+TEST_P(Resume, AfterAnyStepEqualsTheUninterruptedRun) {
+  const fs::path whole = folder_.path() / "whole";
+  const Json result = train(recipe_, whole);
+  const std::string expected = last_checkpoint(recipe_, whole);
+  const auto schedule = make_schedule(schedule_of(recipe_), recipe_.steps);
+  // The first step, the middle of a cycle of 10 steps, just before and after a change of bits, the last step.
+  int changes = 0;
+  for (const std::int64_t step : {1, 5, 11, 23, 24, 25, 39, 40}) {
+    changes += schedule->at(step) != schedule->at(step - 1) ? 1 : 0;
+    const fs::path resumed = folder_.path() / ("resumed" + std::to_string(step));
+    cut_after(whole, resumed, step);
+    const Json resumed_result = train(recipe_, resumed, /*resume=*/true);
+    EXPECT_EQ(last_checkpoint(recipe_, resumed), expected) << "after step " << step;
+    EXPECT_EQ(resumed_result.at("test"), result.at("test")) << "after step " << step;
+    EXPECT_EQ(resumed_result.at("valid"), result.at("valid")) << "after step " << step;
+    EXPECT_EQ(timeless_metrics(resumed), timeless_metrics(whole)) << "after step " << step;
+  }
+  if (GetParam().name == "sgd") {
+    EXPECT_GT(changes, 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Variants, Resume,
+    testing::Values(Variant{"sgd", [](Recipe&) {}},
+                    Variant{"adam_averaging_clipping",
+                            [](Recipe& r) {
+                              r.optimizer = "adam";
+                              r.lr = 0.002;
+                              r.clip = 1;
+                              r.swa_start = 0.5;
+                              r.swa_every = 3;
+                            }},
+                    Variant{"progressive",
+                            [](Recipe& r) {
+                              r.schedule = "progressive 3,4,6,8 grad=8 window=4 threshold=0.2 patience=1";
+                            }},
+                    Variant{"fp32", [](Recipe& r) { r.schedule = "fp32"; }}),
+    [](const auto& info) { return info.param.name; });
+
+class SmallRun : public testing::Test {
+ protected:
+  SmallRun() {
+    write_small_dataset(folder_.path() / "data");
+    recipe_ = small_recipe(folder_.path() / "data");
+  }
+
+  const TemporaryFolder folder_;
+  Recipe recipe_;
+};
+
+TEST_F(SmallRun, DoesNotDependOnTheNumberOfThreads) {
+  std::vector<std::string> checkpoints;
+  const int before = at::get_num_threads();
+  for (const int threads : {1, 2, 3}) {
+    at::set_num_threads(threads);
+    recipe_.loader_threads = threads;
+    const fs::path run = folder_.path() / std::to_string(threads);
+    train(recipe_, run);
+    checkpoints.push_back(last_checkpoint(recipe_, run));
+  }
+  at::set_num_threads(before);
+  EXPECT_EQ(checkpoints[0], checkpoints[1]);
+  EXPECT_EQ(checkpoints[0], checkpoints[2]);
+}
+
+TEST_F(SmallRun, Learns) {
+  recipe_.steps = 200;
+  recipe_.flip = false;  // it would make some of the made-up classes alike
+  const Json result = train(recipe_, folder_.path() / "run");
+  EXPECT_GT(result.at("test").get<double>(), 0.9);  // a tenth by chance
+}
+
+TEST_F(SmallRun, SeedsDiffer) {
+  train(recipe_, folder_.path() / "1");
+  recipe_.seed = 2;
+  train(recipe_, folder_.path() / "2");
+  EXPECT_NE(last_checkpoint(recipe_, folder_.path() / "1"), last_checkpoint(recipe_, folder_.path() / "2"));
+}
+
+TEST_F(SmallRun, KeepsTheLastCheckpointsOnly) {
+  recipe_.keep_checkpoints = 2;
+  train(recipe_, folder_.path() / "run");
+  EXPECT_EQ(checkpoint_steps(RunPaths{folder_.path() / "run"}), (std::vector<std::int64_t>{36, 40}));
+}
+
+TEST_F(SmallRun, DivergenceStopsBeforeTheUpdateAndNamesTheLayer) {
+  recipe_.lr = 1e30;
+  recipe_.checkpoint_every = 1;
+  const fs::path run = folder_.path() / "run";
+  try {
+    train(recipe_, run);
+    FAIL() << "a learning rate of 1e30 went well";
+  } catch (const UserError& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("is not finite"), std::string::npos) << what;
+    EXPECT_NE(what.find("layer "), std::string::npos) << what;
+    EXPECT_NE(what.find("is the last good one"), std::string::npos) << what;
+    EXPECT_EQ(what.find('\n'), std::string::npos) << what;
+  }
+  EXPECT_FALSE(fs::exists(RunPaths{run}.result()));
+  const std::vector<std::int64_t> steps = checkpoint_steps(RunPaths{run});
+  ASSERT_FALSE(steps.empty());
+  const auto task = make_task(recipe_);
+  read_checkpoint_tensors(RunPaths{run}.checkpoint(steps.back()), model_tensors(task->model()));
+  for (const auto& parameter : task->model().parameters()) {
+    EXPECT_TRUE(torch::isfinite(parameter).all().item<bool>());
+  }
+}
+
+TEST_F(SmallRun, AveragedWeightsAreEvaluatedWithStatisticsOfTheirOwn) {
+  recipe_.steps = 120;
+  recipe_.flip = false;
+  recipe_.swa_start = 0.5;
+  recipe_.swa_every = 10;
+  const Json result = train(recipe_, folder_.path() / "run");
+  EXPECT_EQ(result.at("averaged").get<int>(), 6);
+  EXPECT_GT(result.at("test").get<double>(), 0.8);
+  EXPECT_TRUE(fs::exists(RunPaths{folder_.path() / "run"}.averaged()));
+}
+
+TEST_F(SmallRun, LedgerCountsEveryStepExactly) {
+  recipe_.schedule = "static";
+  recipe_.bits = "4:4";
+  const Json result = train(recipe_, folder_.path() / "run");
+  const auto task = make_task(recipe_);
+  std::int64_t macs = 0, float_macs = 0;
+  for (const Ledger::Layer& layer : task->layers()) {
+    macs += layer.macs;
+    if (layer.name == "fc") float_macs += layer.macs;
+  }
+  const std::int64_t items = recipe_.steps * recipe_.batch;
+  const std::int64_t quantised = 4 * 4 + 2 * 4 * 8, full = 3 * 32 * 32;
+  EXPECT_EQ(result.at("bitops").at("paper").get<std::int64_t>(), macs * items * quantised);
+  EXPECT_EQ(result.at("bitops").at("actual").get<std::int64_t>(),
+            ((macs - float_macs) * quantised + float_macs * full) * items);
+  EXPECT_DOUBLE_EQ(result.at("relative_cost").get<double>(), static_cast<double>(quantised) / full);
+}
+
+}  // namespace
+}  // namespace lowtide

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "lowtide/train/recipe.h"
+
+namespace lowtide {
+
+// A data set of a few hundred small images in IDX files, made up but learnable: each class is a bright block
+// in a place of its own, under noise.
+void write_small_dataset(const std::filesystem::path& folder);
+
+// A ResNet-8 on it, on a schedule with many changes of bits in few steps.
+Recipe small_recipe(const std::filesystem::path& data);
+
+std::string file_bytes(const std::filesystem::path& path);
+
+// A fresh folder under the system's temporary one, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace lowtide
