@@ -26,11 +26,13 @@ Quantized slice(const Quantized& q, std::int64_t first, std::int64_t last) {
   return {q.code.slice(0, first, last), q.scale, q.offset, q.bits};
 }
 
-// While one lives, this thread's oneDNN primitives are made for one thread. Inside a parallel region that is a must: one
-// made for two waits there for a second thread that never comes.
+// While one lives, this thread's oneDNN primitives are made for one thread. Inside a parallel region that is
+// a must: one made for several waits there for threads that never come, or sums what they never wrote.
+// libtorch sets a thread's number anew the first time that it is asked for it on that thread, so it is asked
+// before it is changed here.
 class OneThread {
  public:
-  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  OneThread() : before_(at::get_num_threads()) { omp_set_num_threads(1); }
   ~OneThread() { omp_set_num_threads(before_); }
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
