@@ -1,0 +1,145 @@
+#include <gtest/gtest.h>
+
+#include "lowtide/engine/engine.h"
+#include "tests/engine/naive.h"
+#include "tests/testing.h"
+
+namespace lowtide {
+namespace {
+
+struct Geometry {
+  std::int64_t batch, in, height, width, out, kernel, stride, padding, groups;
+
+  ConvShape shape() const {
+    return {.input = {batch, in, height, width},
+            .weight = {out, in / groups, kernel, kernel},
+            .stride = {stride, stride},
+            .padding = {padding, padding},
+            .groups = groups};
+  }
+};
+
+std::ostream& operator<<(std::ostream& out, const Geometry& g) {
+  return out << g.batch << " x " << g.in << " x " << g.height << " x " << g.width << " to " << g.out
+             << " channels, kernel " << g.kernel << ", stride " << g.stride << ", padding " << g.padding
+             << ", groups " << g.groups;
+}
+
+// Every kernel, stride, padding and grouping; one image, fewer than eight, eight, and more than eight; one
+// channel in or out; sizes that the stride does not divide; a kernel as large as the image.
+const std::vector<Geometry> kGeometries{
+    {1, 1, 1, 1, 1, 1, 1, 0, 1},   {1, 3, 7, 7, 4, 1, 1, 0, 1},    {2, 8, 9, 7, 16, 1, 2, 0, 1},
+    {8, 16, 5, 5, 8, 1, 1, 0, 1},  {3, 1, 8, 8, 5, 3, 1, 1, 1},    {5, 3, 9, 11, 7, 3, 2, 1, 1},
+    {9, 16, 6, 6, 16, 3, 1, 1, 1}, {17, 4, 5, 5, 1, 3, 1, 0, 1},   {2, 6, 7, 5, 4, 3, 2, 0, 2},
+    {3, 8, 8, 8, 8, 3, 1, 1, 8},   {2, 12, 9, 9, 12, 3, 2, 1, 12}, {2, 4, 8, 8, 8, 3, 1, 1, 4},
+    {4, 2, 9, 9, 3, 5, 1, 3, 1},   {2, 3, 11, 11, 6, 5, 2, 1, 1},  {2, 6, 9, 9, 6, 5, 1, 0, 6},
+    {2, 3, 15, 13, 8, 7, 2, 3, 1}, {1, 1, 9, 9, 2, 7, 1, 3, 1},    {10, 3, 7, 7, 4, 7, 1, 0, 1},
+    {2, 4, 10, 10, 6, 3, 2, 3, 2}, {3, 5, 4, 4, 6, 1, 1, 1, 1},
+};
+
+// Bits of the two operands; 0 is float.
+const std::vector<std::pair<int, int>> kBits{{8, 8},   {2, 8}, {5, 3}, {12, 6},
+                                             {16, 16}, {0, 8}, {4, 0}, {0, 0}};
+
+// Operands whose values lie far from 0, so that an offset that leaks into the padding, or is left out,
+// cannot be missed.
+struct Operands {
+  Quantized x, w, dy;
+};
+
+Quantized quantised(const torch::Tensor& values, RangeGroup group, int bits) {
+  return encode(values, measure_range(values, group), bits);
+}
+
+Operands operands(const ConvShape& s, int x_bits, int w_bits, int dy_bits, bool far_from_zero) {
+  const double low = far_from_zero ? 3 : -1;
+  const torch::Tensor x = uniform(s.input, low, low + 2, 1);
+  const torch::Tensor w = uniform(s.weight, low / 3, low / 3 + 1, 2);
+  const torch::Tensor dy =
+      uniform({s.input[0], s.weight[0], s.output_height(), s.output_width()}, low / 2, low / 2 + 1, 3);
+  return {quantised(x, RangeGroup::kTensor, x_bits), quantised(w, RangeGroup::kRow, w_bits),
+          quantised(dy, RangeGroup::kTensor, dy_bits)};
+}
+
+class EngineConv : public testing::TestWithParam<std::tuple<std::string, Geometry>> {
+ protected:
+  const std::shared_ptr<const Engine> engine_ = make_engine(std::get<0>(GetParam()));
+  const ConvShape shape_ = std::get<1>(GetParam()).shape();
+
+  // Calls check(operands with the bits for the pair's two operands in both ranges of values).
+  template <typename Check>
+  void for_all_bits(const Check& check) const {
+    for (const auto& [first, second] : kBits) {
+      for (const bool far_from_zero : {false, true}) {
+        SCOPED_TRACE(testing::Message() << first << " and " << second << " bits, "
+                                        << (far_from_zero ? "far from" : "around") << " zero");
+        check(first, second, far_from_zero);
+      }
+    }
+  }
+};
+
+// A sum of n float32 products is off by about sqrt(n) 2^-24 of its terms' sum, n < 2000 here: 3e-6 at most.
+constexpr double kTolerance = 1e-5;
+
+TEST_P(EngineConv, Output) {
+  for_all_bits([&](int x_bits, int w_bits, bool far_from_zero) {
+    const Operands o = operands(shape_, x_bits, w_bits, 8, far_from_zero);
+    const torch::Tensor y = engine_->conv2d(o.x, o.w, shape_);
+    EXPECT_EQ(y.scalar_type(), torch::kFloat);
+    EXPECT_TRUE(close_to(y, naive::conv2d(o.x, o.w, shape_), kTolerance));
+  });
+}
+
+TEST_P(EngineConv, InputGradient) {
+  for_all_bits([&](int dy_bits, int w_bits, bool far_from_zero) {
+    const Operands o = operands(shape_, 8, w_bits, dy_bits, far_from_zero);
+    const torch::Tensor dx = engine_->conv2d_input_gradient(o.dy, o.w, shape_);
+    EXPECT_EQ(dx.scalar_type(), torch::kFloat);
+    EXPECT_TRUE(close_to(dx, naive::conv2d_input_gradient(o.dy, o.w, shape_), kTolerance));
+  });
+}
+
+TEST_P(EngineConv, WeightGradient) {
+  for_all_bits([&](int dy_bits, int x_bits, bool far_from_zero) {
+    const Operands o = operands(shape_, x_bits, 8, dy_bits, far_from_zero);
+    const torch::Tensor dw = engine_->conv2d_weight_gradient(o.dy, o.x, shape_);
+    EXPECT_EQ(dw.scalar_type(), torch::kFloat);
+    EXPECT_TRUE(close_to(dw, naive::conv2d_weight_gradient(o.dy, o.x, shape_), kTolerance));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, EngineConv,
+                         testing::Combine(testing::ValuesIn(engine_names()), testing::ValuesIn(kGeometries)));
+
+// Large enough that every library would share the work between threads.
+const std::vector<Geometry> kLargeGeometries{
+    {19, 16, 16, 16, 32, 3, 1, 1, 1}, {9, 3, 33, 31, 64, 7, 2, 3, 1},  {12, 32, 16, 16, 32, 3, 1, 1, 32},
+    {2, 64, 28, 28, 128, 1, 1, 0, 1}, {1, 16, 32, 32, 16, 3, 1, 1, 1}, {128, 64, 8, 8, 64, 3, 1, 1, 1},
+};
+
+class EngineConvThreads : public EngineConv {};
+
+TEST_P(EngineConvThreads, TheirNumberDoesNotMatter) {
+  for (const auto& [first, second] : {std::pair{8, 8}, std::pair{4, 4}, std::pair{0, 0}, std::pair{12, 0}}) {
+    SCOPED_TRACE(testing::Message() << first << " and " << second << " bits");
+    const Operands o = operands(shape_, first, second, first, false);
+    expect_independent_of_threads([&] { return engine_->conv2d(o.x, o.w, shape_); });
+    expect_independent_of_threads([&] { return engine_->conv2d_input_gradient(o.dy, o.w, shape_); });
+    expect_independent_of_threads([&] { return engine_->conv2d_weight_gradient(o.dy, o.x, shape_); });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, EngineConvThreads,
+                         testing::Combine(testing::ValuesIn(engine_names()),
+                                          testing::ValuesIn(kLargeGeometries)));
+
+TEST(ConvShape, SizesAndMacs) {
+  const ConvShape shape = Geometry{2, 6, 15, 13, 8, 3, 2, 1, 2}.shape();
+  EXPECT_EQ(shape.output_height(), 8);
+  EXPECT_EQ(shape.output_width(), 7);
+  EXPECT_EQ(shape.macs(), 8 * 7 * 8 * 3 * 3 * 3);  // positions, output channels, 6 / 2 channels, 3 × 3
+}
+
+}  // namespace
+}  // namespace lowtide
