@@ -29,19 +29,20 @@ struct Layout {
   }
 };
 
-// Mean and sum of squared distances from it, of each channel in one chunk; the second look finds the chunk in
-// cache.
+// Of each channel in one chunk: the mean, as a distance from the chunk's first row, and the sum of squared
+// distances from the mean; the second look finds the chunk in cache. Numbers that lie close together far from
+// 0 keep their digits so: a plain sum of thousands of them loses what tells them apart.
 LOWTIDE_SIMD void chunk_moments(const float* x, std::int64_t rows, std::int64_t channels, float* mean,
                                 float* squares) {
   std::fill_n(mean, channels, 0.0f);
   std::fill_n(squares, channels, 0.0f);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t c = 0; c < channels; ++c) mean[c] += x[row * channels + c];
+  for (std::int64_t row = 1; row < rows; ++row) {
+    for (std::int64_t c = 0; c < channels; ++c) mean[c] += x[row * channels + c] - x[c];
   }
   for (std::int64_t c = 0; c < channels; ++c) mean[c] /= static_cast<float>(rows);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t c = 0; c < channels; ++c) {
-      const float distance = x[row * channels + c] - mean[c];
+      const float distance = (x[row * channels + c] - x[c]) - mean[c];
       squares[c] += distance * distance;
     }
   }
@@ -119,7 +120,8 @@ BatchStatistics batch_statistics(const at::Tensor& x) {
     for (std::int64_t chunk = 0; chunk < layout.chunks; ++chunk) {
       const auto at = static_cast<std::size_t>(chunk * layout.channels + c);
       const auto more = static_cast<double>(layout.chunk_rows(chunk));
-      const double distance = means[at] - mean;
+      const double first = data[chunk * layout.rows_a_chunk * layout.channels + c];
+      const double distance = first + means[at] - mean;
       sum_of_squares += squares[at] + distance * distance * count * more / (count + more);
       mean += distance * more / (count + more);
       count += more;
