@@ -16,6 +16,7 @@ int cost_command(int argc, char** argv) {
   app.add_flag("--json", json, "print JSON")->configurable(false);
   add_recipe_options(app, recipe);
   if (const auto code = parse_recipe(app, argc, argv)) return *code;
+  if (recipe.data_dir.empty()) recipe.data_dir = "data";  // need not be there
   check(recipe);
   const TaskShape shape = shape_of_task(recipe);
   const ScheduleSpec spec = schedule_of(recipe);

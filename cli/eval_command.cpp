@@ -29,7 +29,7 @@ int eval_command(int argc, char** argv) {
   const Json state = read_checkpoint_state(checkpoint);
   Recipe recipe = recipe_from_json(state.value("recipe", Json()), checkpoint);
   if (!data_dir.empty()) recipe.data_dir = data_dir;
-  if (bits >= 0) recipe.eval_bits = bits;
+  if (bits != -1) recipe.eval_bits = bits;
   recipe.device = device;
   check(recipe);
   prepare_torch(threads);
@@ -49,8 +49,9 @@ int eval_command(int argc, char** argv) {
                             {"items", result.items}}
                            .dump());
   } else {
-    fmt::print("{} {} {:.2f} %, loss {:.4f}, at {} bits, {} {}\n", split_name, task->metric_name(),
-               100 * result.metric, result.loss, width(eval_bits.forward), result.items, task->item_name());
+    fmt::print("{} {} {:.2f} %, loss {:.4f}, at {}, {} {}\n", split_name, task->metric_name(),
+               100 * result.metric, result.loss, bits_name(eval_bits.forward), result.items,
+               task->item_name());
   }
   return 0;
 }

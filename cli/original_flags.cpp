@@ -17,8 +17,7 @@ struct Renamed {
 };
 
 constexpr std::array kOneValue{
-    Renamed{"--num_cyclic_period", "--cycles"}, Renamed{"--num_bits", "--bits"},
-    Renamed{"--num_grad_bits", "--grad-bits"},  Renamed{"--iters", "--steps"},
+    Renamed{"--num_cyclic_period", "--cycles"}, Renamed{"--iters", "--steps"},
     Renamed{"--batch_size", "--batch"},         Renamed{"--weight_decay", "--weight-decay"},
     Renamed{"--data_dir", "--data-dir"},        Renamed{"--save_folder", "--out"},
 };
@@ -42,10 +41,18 @@ std::string value_after(const std::vector<std::string>& arguments, std::size_t f
 }  // namespace
 
 std::vector<std::string> translate_original_flags(const std::vector<std::string>& arguments) {
+  const bool cyclic =
+      std::find(arguments.begin(), arguments.end(), "--is_cyclic_precision") != arguments.end();
   std::vector<std::string> ours;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == "--is_cyclic_precision") {
       ours.insert(ours.end(), {"--schedule", "CR"});
+    } else if (arguments[i] == "--num_bits" || arguments[i] == "--num_grad_bits") {
+      const std::string bits = value_after(arguments, i, 1);
+      if (!cyclic && arguments[i] == "--num_bits")
+        ours.insert(ours.end(), {"--schedule", "static", "--bits", bits});
+      if (!cyclic && arguments[i] == "--num_grad_bits") ours.insert(ours.end(), {"--grad-bits", bits});
+      i += 1;
     } else if (const Renamed* range = find(kRange, arguments[i])) {
       const std::string low = value_after(arguments, i, 1), high = value_after(arguments, i, 2);
       ours.insert(ours.end(), {std::string(range->ours), low == high ? low : low + ":" + high});

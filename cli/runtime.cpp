@@ -20,8 +20,8 @@ void prepare_torch(int threads) {
     setenv("ATEN_CPU_CAPABILITY", "avx512", /*overwrite=*/0);
   }
 #endif
-  // A training step allocates and frees the same large blocks again and again. By default glibc maps and unmaps each
-  // of them, and the kernel clears every page anew: a third of a step's time on two cores.
+  // A training step allocates and frees the same large blocks again and again. By default glibc maps and
+  // unmaps each of them, and the kernel clears every page anew: a third of a step's time on two cores.
   mallopt(M_MMAP_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   at::set_num_threads(threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency()));

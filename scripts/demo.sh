@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 steps=${LOWTIDE_DEMO_STEPS:-2000}
 runs=()
 for schedule in fp32 static CR; do
-  run=runs/demo-$schedule
+  run=runs/demo-$schedule-$steps
   runs+=("$run")
   echo
   echo "== $schedule"

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 namespace lowtide {
 
 // The precision of one step: bits of the forward pass (weights and activations) and of the backward pass
@@ -14,6 +16,9 @@ constexpr bool is_fp32(Bits bits) { return bits.forward == 0; }
 
 // What a number of bits counts as in costs and pictures: fp32 is 32 bits wide.
 constexpr int width(int bits) { return bits == 0 ? 32 : bits; }
+
+// "8 bits", "fp32"
+inline std::string bits_name(int bits) { return bits == 0 ? "fp32" : std::to_string(bits) + " bits"; }
 
 constexpr int kFewestBits = 2;
 constexpr int kMostBits = 32;

@@ -13,6 +13,8 @@
 
 namespace lowtide {
 
+constexpr int kRunFormat = 1;
+
 // The folder of one run, version 1; docs/run-folder.md is its contract.
 struct RunPaths {
   std::filesystem::path folder;

@@ -19,7 +19,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kCheckpointFormat = 1;
-constexpr int kRunFormat = 1;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -81,8 +80,9 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
 TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
   const StopSignals signals;
   open_folder(folder, resume);
-  progress_.note(fmt::format("{}, {} on {}; {} steps in {}", to_string(spec_), recipe_.model,
-                             task_->describe(), total_, folder.string()));
+  progress_.note(fmt::format("{}: {}, {} steps of {}, in {}", recipe_.model, to_string(spec_), total_,
+                             recipe_.batch, folder.string()));
+  progress_.note(task_->describe());
   started_ = last_log_ = Clock::now();
   task_->model().train();
   while (step_ < total_) {
@@ -176,13 +176,12 @@ void Trainer::log_metrics() {
   last_log_ = now;
 }
 
-void Trainer::evaluate_and_log(Split split) {
+Evaluation Trainer::evaluate_and_log(Split split) {
   const Clock::time_point before = Clock::now();
   const Evaluation evaluation = task_->evaluate(split, eval_bits_);
   const std::string name = split == Split::kTest ? "test" : "valid";
-  progress_.note(fmt::format("step {}  {} {} {:.2f} %  loss {:.4f}  at {} bits", step_, name,
-                             task_->metric_name(), 100 * evaluation.metric, evaluation.loss,
-                             width(eval_bits_.forward)));
+  progress_.note(fmt::format("step {}  {} {} {:.2f} %  loss {:.4f}  at {}", step_, name, task_->metric_name(),
+                             100 * evaluation.metric, evaluation.loss, bits_name(eval_bits_.forward)));
   run_folder_->log({{"step", step_},
                     {"split", name},
                     {task_->metric_name(), evaluation.metric},
@@ -190,6 +189,7 @@ void Trainer::evaluate_and_log(Split split) {
                     {"bits", eval_bits_.forward},
                     {"seconds", seconds()}});
   last_log_ += Clock::now() - before;  // the images a second are those of training
+  return evaluation;
 }
 
 double Trainer::relative_cost() const {
@@ -263,8 +263,8 @@ Json Trainer::finish() {
   progress_.finish();
   if (average_.count() > 0) use_averaged_weights();
   Json valid;
-  if (task_->has(Split::kValid)) valid = task_->evaluate(Split::kValid, eval_bits_).metric;
-  const Evaluation test = task_->evaluate(Split::kTest, eval_bits_);
+  if (task_->has(Split::kValid)) valid = evaluate_and_log(Split::kValid).metric;
+  const Evaluation test = evaluate_and_log(Split::kTest);
   const Json result{
       {"metric", task_->metric_name()},
       {"valid", valid},

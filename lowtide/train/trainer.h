@@ -50,7 +50,7 @@ class Trainer {
   void train_one_step();
   void stop_if_not_finite();
   void log_metrics();
-  void evaluate_and_log(Split split);
+  Evaluation evaluate_and_log(Split split);
   void save_checkpoint();
   void restore_checkpoint(const std::filesystem::path& path);
   Json checkpoint_state() const;

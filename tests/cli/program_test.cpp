@@ -183,6 +183,20 @@ TEST_F(Program, UnderstandsTheOriginalProgramsFlags) {
   for (const std::string line : {"schedule = \"CR\"", "bits = \"4:6\"", "grad-bits = \"6\"", "cycles = 32"}) {
     EXPECT_NE(config.out.find("\n" + line + "\n"), std::string::npos) << config.out;
   }
+  const Finished fixed = run({"train", "--recipe", recipe_.string(), "--num_bits", "6", "--print-config"});
+  EXPECT_NE(fixed.out.find("schedule = \"static\"\nbits = \"6\"\n"), std::string::npos) << fixed.out;
+}
+
+TEST_F(Program, PrintedConfigIsARecipe) {
+  const std::vector<std::string> flags{"--layer-bits", "conv1=8", "*.shortcut=fp32", "--mean",
+                                       "0.5",          "--flip",  "--print-config"};
+  std::vector<std::string> arguments{"train", "--recipe", recipe_.string()};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  const Finished printed = run(arguments);
+  ASSERT_EQ(printed.code, 0) << printed.error;
+  const fs::path again = folder_.path() / "again.toml";
+  std::ofstream(again) << printed.out;
+  EXPECT_EQ(run({"train", "--recipe", again.string(), "--print-config"}).out, printed.out);
 }
 
 TEST_F(Program, CostNeedsNoTraining) {
@@ -221,7 +235,14 @@ TEST_F(Program, RefusesToMixRuns) {
   ASSERT_EQ(run(train_arguments(out)).code, 0);
   expect_mistake(train_arguments(out), "holds a run already");
   fs::remove(RunPaths{out}.result());
-  expect_mistake(train_arguments(out, {"--resume", "--lr", "0.01"}), "was started with another lr");
+  expect_mistake(train_arguments(out, {"--resume", "--lr", "0.01"}),
+                 "lr is 0.05 in the run, but 0.01 was asked for");
+  expect_mistake({"train", "--resume", out.string(), "--seed", "5"},
+                 "seed is 1 in the run, but 5 was asked for");
+  Json run_json = read_run_file(RunPaths{out}.run());
+  run_json["format"] = 9;
+  std::ofstream(RunPaths{out}.run()) << run_json;
+  expect_mistake(train_arguments(out, {"--resume"}), "format 9");
   std::ofstream(RunPaths{out}.run()) << "{\"format\":";
   expect_mistake(train_arguments(out, {"--resume"}), "run.json");
 }
