@@ -39,7 +39,8 @@ class RunFolder {
  public:
   // A new run: UserError if the folder holds one already. `run` is the content of run.json.
   static RunFolder create(const std::filesystem::path& folder, const Json& run);
-  // Continues after `step`: what was logged later is dropped.
+  // Continues after `step`: what was logged later is dropped, and so are final evaluations, which follow the
+  // last checkpoint.
   static RunFolder resume(const std::filesystem::path& folder, std::int64_t step);
 
   const RunPaths& paths() const { return paths_; }

@@ -182,12 +182,14 @@ Evaluation Trainer::evaluate_and_log(Split split) {
   const std::string name = split == Split::kTest ? "test" : "valid";
   progress_.note(fmt::format("step {}  {} {} {:.2f} %  loss {:.4f}  at {}", step_, name, task_->metric_name(),
                              100 * evaluation.metric, evaluation.loss, bits_name(eval_bits_.forward)));
-  run_folder_->log({{"step", step_},
-                    {"split", name},
-                    {task_->metric_name(), evaluation.metric},
-                    {"loss", evaluation.loss},
-                    {"bits", eval_bits_.forward},
-                    {"seconds", seconds()}});
+  Json line{{"step", step_},
+            {"split", name},
+            {task_->metric_name(), evaluation.metric},
+            {"loss", evaluation.loss},
+            {"bits", eval_bits_.forward},
+            {"seconds", seconds()}};
+  if (step_ == total_) line["final"] = true;
+  run_folder_->log(line);
   last_log_ += Clock::now() - before;  // the images a second are those of training
   return evaluation;
 }
