@@ -1,9 +1,21 @@
 #pragma once
 
+#include <span>
+#include <string_view>
+
 namespace lowtide {
 
-// Each subcommand has a file of its own, named after it, and reads argv[1..] as its own arguments (argv[0] is
-// its name). It returns the exit code of the program.
+// Each subcommand has a file of its own, named after it, and reads argv[1..] as its own arguments (argv[0] is its
+// name). It returns the exit code of the program.
+struct Command {
+  std::string_view name;
+  int (*run)(int argc, char** argv);
+  std::string_view purpose;
+};
+
+// In the order in which the program lists them.
+std::span<const Command> commands();
+
 int bench_command(int argc, char** argv);
 int compare_command(int argc, char** argv);
 int cost_command(int argc, char** argv);

@@ -27,14 +27,14 @@ class ImageDataset {
 };
 
 // Formats, as their users have them on disk:
-//   idx            train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-…, each plain or .gz (MNIST,
-//   Fashion-MNIST) cifar10        data_batch_1..5.bin, test_batch.bin, in the folder or in its
-//   cifar-10-batches-bin cifar100       train.bin, test.bin, in the folder or in its cifar-100-binary; fine
-//   labels folder         train/CLASS/*.jpeg, val/CLASS/*.jpeg (ImageNet); also recognises the next
+//   idx            train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-…, each plain or .gz (MNIST, Fashion-MNIST)
+//   cifar10        data_batch_1..5.bin, test_batch.bin, in the folder or in its cifar-10-batches-bin
+//   cifar100       train.bin, test.bin, in the folder or in its cifar-100-binary; fine labels
+//   folder         train/CLASS/*.jpeg, val/CLASS/*.jpeg (ImageNet); also recognises the next
 //   tiny-imagenet  train/CLASS/images/*.JPEG, val/images/*.JPEG, val/val_annotations.txt
-// Split::kTest reads the test files (val/ of the folder formats, whose test labels nobody has). Split::kTrain
-// and kValid both read the training files: what is held out of them is drawn by hold_out(). UserError for all
-// that is missing or damaged; of the folder formats the images themselves are read later.
+// Split::kTest reads the test files (val/ of the folder formats, whose test labels nobody has). Split::kTrain and
+// kValid both read the training files: what is held out of them is drawn by hold_out(). UserError for all that is
+// missing or damaged; of the folder formats the images themselves are read later.
 std::unique_ptr<ImageDataset> open_image_dataset(const std::string& format,
                                                  const std::filesystem::path& folder, Split split);
 

@@ -34,8 +34,8 @@ struct Delay {
 //   static 8 grad=8                       fp32
 //   deficit 3:8 grad=8 steps=1000         low for the first 1000 steps, then high
 //   window 3:8 grad=8 from=1000 to=2000   low in [1000, 2000), else high
-//   delayed 500 RR 3:8 n=8 grad=8         high for 500 steps, then RR on the rest; also `delayed 25% at=fp32
-//   …` progressive 3,4,6,8 grad=8 window=100 threshold=0.01 patience=3
+//   delayed 500 RR 3:8 n=8 grad=8         high for 500 steps, then RR on the rest; also `25%`, `at=fp32`
+//   progressive 3,4,6,8 grad=8 window=100 threshold=0.01 patience=3
 // Gradient bits may be a range, `grad=6:8`: they then move with the forward bits.
 struct ScheduleSpec {
   std::string name = "RR";  // canonical; that of the inner schedule if it is delayed

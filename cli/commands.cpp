@@ -1,0 +1,20 @@
+#include "cli/commands.h"
+
+#include <array>
+
+namespace lowtide {
+
+std::span<const Command> commands() {
+  static constexpr std::array kCommands{
+      Command{"train", train_command, "train on a schedule; writes a run folder, resumes one"},
+      Command{"eval", eval_command, "evaluate a checkpoint at a declared precision"},
+      Command{"compare", compare_command, "finished runs in one table"},
+      Command{"schedule", schedule_command, "draw a precision schedule, with its cost; compare the ten"},
+      Command{"cost", cost_command, "bit operations of a recipe, layer by layer, without training"},
+      Command{"models", models_command, "the networks, with parameters and MACs"},
+      Command{"bench", bench_command, "time and memory of a training step, engine by engine"},
+  };
+  return kCommands;
+}
+
+}  // namespace lowtide
