@@ -4,13 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <limits>
+#include <memory>
 #include <string_view>
 #include <type_traits>
 
 #include "lowtide/base/error.h"
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/schedule/layer_rules.h"
+#include "lowtide/train/recipe_file.h"
 
 namespace lowtide {
 namespace {
@@ -99,6 +103,18 @@ void visit_recipe(AnyRecipe& r, Visitor& visit) {
   visit_running(r, visit);
 }
 
+// CLI11 reads -1 as a large unsigned number, and one that is too large as the largest there is.
+template <typename T>
+std::string whole_number_error(const std::string& text) {
+  T value{};
+  const char* first = text.data() + (text.starts_with('+') ? 1 : 0);
+  const char* last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(first, last, value);
+  if (error == std::errc() && end == last && first != last) return "";
+  return fmt::format("{} is not a whole number from {} to {}", text, std::numeric_limits<T>::min(),
+                     std::numeric_limits<T>::max());
+}
+
 struct DefineOptions {
   CLI::App& app;
 
@@ -109,7 +125,8 @@ struct DefineOptions {
     if constexpr (std::is_same_v<T, bool>) {
       app.add_flag("--" + key + ",!--no-" + key, member, help + (member ? " [on]" : " [off]"));
     } else {
-      app.add_option("--" + key, member, help)->capture_default_str();
+      CLI::Option* option = app.add_option("--" + key, member, help)->capture_default_str();
+      if constexpr (std::is_integral_v<T>) option->check(whole_number_error<T>);
     }
   }
 };
@@ -154,7 +171,7 @@ struct WriteToml {
   // JSON's numbers, strings and arrays are TOML's too.
   template <typename T>
   void operator()(const std::string& key, const T& member, std::string_view) {
-    text += fmt::format("{} = {}\n", key, Json(member).dump());
+    text += fmt::format("{} = {}\n", key, Json(member).dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 };
 
@@ -166,6 +183,18 @@ void expect_one_of(std::string_view option, const std::string& value,
                    std::initializer_list<std::string_view> allowed) {
   const bool found = std::find(allowed.begin(), allowed.end(), value) != allowed.end();
   expect(found, option, "'" + value + "'", fmt::format("one of {}", fmt::join(allowed, ", ")));
+}
+
+// What no file of a run can hold: JSON has neither infinities nor text that is not UTF-8.
+void check_writable(const std::string& key, const Json& value) {
+  if (value.is_array()) {
+    for (const Json& element : value) check_writable(key, element);
+  } else if (value.is_number_float()) {
+    expect(std::isfinite(value.get<double>()), key, fmt::to_string(value.get<double>()), "a finite number");
+  } else if (value.is_string()) {
+    const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+    expect(Json::parse(text) == value, key, text, "text in UTF-8");
+  }
 }
 
 void check_training(const Recipe& r) {
@@ -182,6 +211,7 @@ void check_training(const Recipe& r) {
   expect(r.warmup >= 0, "warmup", fmt::to_string(r.warmup), "0 or more");
   expect(r.lr_gamma > 0, "lr-gamma", fmt::to_string(r.lr_gamma), "above 0");
   expect(r.lr_final >= 0 && r.lr_final <= 1, "lr-final", fmt::to_string(r.lr_final), "0 to 1");
+  expect(!r.lr_steps.empty(), "lr-steps", "empty", "one or more (lr-schedule constant has none)");
   for (const double at : r.lr_steps)
     expect(at > 0, "lr-steps", fmt::to_string(at), "fractions or steps above 0");
   expect(r.swa_start >= 0 && r.swa_start <= 1, "swa-start", fmt::to_string(r.swa_start), "0 to 1");
@@ -193,12 +223,15 @@ void check_training(const Recipe& r) {
 }  // namespace
 
 void define_recipe(CLI::App& app, Recipe& recipe) {
+  app.config_formatter(std::make_shared<RecipeFile>(app));
   DefineOptions define{app};
   visit_recipe(recipe, define);
   app.option_defaults()->group("Options");
 }
 
 void check(const Recipe& r) {
+  const Json json = to_json(r);
+  for (const auto& [key, value] : json.items()) check_writable(key, value);
   expect_one_of("data", r.data, {"idx", "cifar10", "cifar100", "folder", "tiny-imagenet"});
   expect_one_of("augment", r.augment, {"none", "pad-crop", "random-resized-crop"});
   expect_one_of("grad-rounding", r.grad_rounding, {"stochastic", "nearest"});

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <istream>
+#include <string>
+#include <vector>
+
+namespace lowtide {
+
+// Reads recipe files: the part of TOML (toml.io, version 1.0) that a recipe needs, strictly. A line is
+// KEY = VALUE, where a value is a number, true, false, text in quotes or a list of these, which may go over
+// several lines; # starts a comment. CLI11's own reader takes a # within quotes for a comment, knows no
+// escapes and passes over a key that is given twice. What is wrong is a CLI::ConfigError with the line.
+class RecipeFile final : public CLI::Config {
+ public:
+  // The app's options are the keys; the app must outlive this.
+  explicit RecipeFile(const CLI::App& app) : app_(app) {}
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override;
+  std::string to_flag(const CLI::ConfigItem& item) const override;
+  std::string to_config(const CLI::App* app, bool defaults, bool descriptions,
+                        std::string prefix) const override;
+
+ private:
+  const CLI::App& app_;
+};
+
+}  // namespace lowtide
