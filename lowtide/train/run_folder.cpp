@@ -69,7 +69,7 @@ RunFolder::RunFolder(const fs::path& folder, FileDescriptor lock) : paths_{folde
 RunFolder RunFolder::create(const fs::path& folder, const Json& run) {
   const RunPaths paths{folder};
   if (fs::exists(paths.run())) {
-    throw UserError(fmt::format("{} holds a run already; continue it with --resume, or choose another --out",
+    throw UserError(fmt::format("{} holds a run already; continue it with --resume, remove it, or choose another --out",
                                 folder.string()));
   }
   make_folders(paths.checkpoints());
@@ -85,8 +85,14 @@ RunFolder RunFolder::resume(const fs::path& folder, std::int64_t step) {
   make_folders(paths.checkpoints());
   RunFolder result(folder, take_lock(paths));
   if (fs::exists(paths.metrics())) {
-    truncate_jsonl(paths.metrics(),
-                   [&](const Json& line) { return line.value("step", std::int64_t{0}) <= step; });
+    truncate_jsonl(paths.metrics(), [&](const Json& line) {
+      const auto logged = line.find("step");
+      if (logged == line.end()) return true;
+      if (!logged->is_number_integer())
+        throw UserError(fmt::format("{}: a line's step is {}, not a whole number; the file is damaged",
+                                    paths.metrics().string(), logged->dump()));
+      return logged->get<std::int64_t>() <= step && !line.value("final", false);
+    });
   }
   result.metrics_.emplace(paths.metrics());
   result.events_ = std::make_unique<EventWriter>(folder);
