@@ -1,0 +1,108 @@
+#include "lowtide/train/learning_rate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace lowtide {
+namespace {
+
+// Few multiplications of double precision.
+constexpr double kTolerance = 1e-15;
+
+Recipe recipe_with(const std::string& schedule) {
+  Recipe recipe;
+  recipe.lr = 0.4;
+  recipe.lr_schedule = schedule;
+  return recipe;
+}
+
+TEST(LearningRate, ConstantIsConstant) {
+  const LearningRate rate(recipe_with("constant"), 100);
+  for (const std::int64_t step : {0, 1, 50, 99, 1000}) EXPECT_EQ(rate.at(step), 0.4);
+}
+
+TEST(LearningRate, StepsAtFractionsOfTheRun) {
+  const LearningRate rate(recipe_with("steps"), 200);  // the default: 0.1 at 50 % and at 75 %
+  EXPECT_EQ(rate.at(0), 0.4);
+  EXPECT_EQ(rate.at(99), 0.4);
+  EXPECT_NEAR(rate.at(100), 0.04, kTolerance);
+  EXPECT_NEAR(rate.at(149), 0.04, kTolerance);
+  EXPECT_NEAR(rate.at(150), 0.004, kTolerance);
+  EXPECT_NEAR(rate.at(199), 0.004, kTolerance);
+}
+
+TEST(LearningRate, StepsAtNumbersOfSteps) {
+  Recipe recipe = recipe_with("steps");
+  recipe.lr_steps = {30, 60};
+  recipe.lr_gamma = 0.5;
+  const LearningRate rate(recipe, 1000);
+  EXPECT_EQ(rate.at(29), 0.4);
+  EXPECT_EQ(rate.at(30), 0.2);
+  EXPECT_EQ(rate.at(59), 0.2);
+  EXPECT_EQ(rate.at(60), 0.1);
+  EXPECT_EQ(rate.at(999), 0.1);
+}
+
+TEST(LearningRate, OneIsTheWholeRunAndAFractionIsRounded) {
+  Recipe recipe = recipe_with("steps");
+  recipe.lr_steps = {1.0};
+  EXPECT_EQ(LearningRate(recipe, 10).at(9), 0.4);
+  recipe.lr_steps = {1.0 / 3};
+  EXPECT_EQ(LearningRate(recipe, 10).at(2), 0.4);
+  EXPECT_NEAR(LearningRate(recipe, 10).at(3), 0.04, kTolerance);
+  recipe.lr_steps = {};
+  EXPECT_EQ(LearningRate(recipe, 10).at(9), 0.4);
+}
+
+TEST(LearningRate, CosineFallsToItsEnd) {
+  Recipe recipe = recipe_with("cosine");
+  const LearningRate to_zero(recipe, 100);
+  EXPECT_NEAR(to_zero.at(0), 0.4, kTolerance);
+  EXPECT_NEAR(to_zero.at(50), 0.2, kTolerance);
+  EXPECT_NEAR(to_zero.at(25), 0.4 * (1 + std::sqrt(0.5)) / 2, kTolerance);
+  EXPECT_NEAR(to_zero.at(100), 0, kTolerance);
+  recipe.lr_final = 0.1;
+  const LearningRate to_tenth(recipe, 100);
+  EXPECT_NEAR(to_tenth.at(0), 0.4, kTolerance);
+  EXPECT_NEAR(to_tenth.at(50), 0.22, kTolerance);
+  EXPECT_NEAR(to_tenth.at(100), 0.04, kTolerance);
+}
+
+TEST(LearningRate, LinearFallsToItsEnd) {
+  Recipe recipe = recipe_with("linear");
+  recipe.lr_final = 0.5;
+  const LearningRate rate(recipe, 100);
+  EXPECT_NEAR(rate.at(0), 0.4, kTolerance);
+  EXPECT_NEAR(rate.at(25), 0.35, kTolerance);
+  EXPECT_NEAR(rate.at(99), 0.202, kTolerance);
+  EXPECT_NEAR(rate.at(100), 0.2, kTolerance);
+}
+
+TEST(LearningRate, WarmUpReachesTheRateAtItsLastStep) {
+  Recipe recipe = recipe_with("constant");
+  recipe.warmup = 4;
+  const LearningRate rate(recipe, 100);
+  EXPECT_NEAR(rate.at(0), 0.1, kTolerance);
+  EXPECT_NEAR(rate.at(1), 0.2, kTolerance);
+  EXPECT_NEAR(rate.at(2), 0.3, kTolerance);
+  EXPECT_EQ(rate.at(3), 0.4);
+  EXPECT_EQ(rate.at(4), 0.4);
+}
+
+TEST(LearningRate, TheDecayGoesOnUnderneathTheWarmUp) {
+  Recipe recipe = recipe_with("linear");
+  recipe.warmup = 10;
+  const LearningRate rate(recipe, 100);
+  EXPECT_NEAR(rate.at(4), 0.4 * 0.96 * 0.5, kTolerance);
+  EXPECT_NEAR(rate.at(9), 0.4 * 0.91, kTolerance);
+  EXPECT_NEAR(rate.at(10), 0.4 * 0.90, kTolerance);
+}
+
+TEST(LearningRate, OfNoStepsIsABrokenInvariant) {
+  EXPECT_THROW(LearningRate(recipe_with("cosine"), 0), std::logic_error);
+}
+
+}  // namespace
+}  // namespace lowtide

@@ -1,0 +1,192 @@
+#include "lowtide/train/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/testing.h"
+
+namespace lowtide {
+namespace {
+
+// Two parameters; the gradient of each step is drawn by its number.
+struct TwoParameters : torch::nn::Module {
+  TwoParameters() {
+    a = register_parameter("a", normal({5, 3}, 1));
+    b = register_parameter("b", normal({7}, 2));
+  }
+
+  void set_gradients(int step) {
+    a.mutable_grad() = normal({5, 3}, 100 + step);
+    b.mutable_grad() = normal({7}, 200 + step);
+  }
+
+  torch::Tensor a, b;
+};
+
+torch::Tensor flag(bool value) { return torch::tensor(value); }
+
+double rate_at(int step) { return 0.1 / (1 + step); }
+
+// Twenty steps of both, each with the gradients and rates of the other.
+void expect_like(const Recipe& recipe, TwoParameters& theirs, torch::optim::Optimizer& reference) {
+  TwoParameters ours;
+  const auto optimizer = make_optimizer(recipe, ours);
+  for (int step = 0; step < 20; ++step) {
+    ours.set_gradients(step);
+    theirs.set_gradients(step);
+    optimizer->step(rate_at(step), flag(false));
+    for (auto& group : reference.param_groups()) group.options().set_lr(rate_at(step));
+    reference.step();
+    // Each step rounds each number a few times: 20 · 3 · 2^-24 at the worst.
+    ASSERT_TRUE(close_to(ours.a, theirs.a, 1e-6)) << "step " << step;
+    ASSERT_TRUE(close_to(ours.b, theirs.b, 1e-6)) << "step " << step;
+  }
+}
+
+TEST(Sgd, IsThatOfLibtorch) {
+  for (const double momentum : {0.0, 0.9}) {
+    for (const double decay : {0.0, 0.05}) {
+      SCOPED_TRACE(testing::Message() << "momentum " << momentum << ", weight decay " << decay);
+      Recipe recipe;
+      recipe.optimizer = "sgd";
+      recipe.momentum = momentum;
+      recipe.weight_decay = decay;
+      TwoParameters theirs;
+      torch::optim::SGD sgd(theirs.parameters(),
+                            torch::optim::SGDOptions(0.1).momentum(momentum).weight_decay(decay));
+      expect_like(recipe, theirs, sgd);
+    }
+  }
+}
+
+TEST(Adam, IsThatOfLibtorch) {
+  for (const double decay : {0.0, 0.05}) {
+    SCOPED_TRACE(testing::Message() << "weight decay " << decay);
+    Recipe recipe;
+    recipe.optimizer = "adam";
+    recipe.betas = {0.8, 0.99};
+    recipe.weight_decay = decay;
+    TwoParameters theirs;
+    torch::optim::Adam adam(
+        theirs.parameters(),
+        torch::optim::AdamOptions(0.1).betas(std::make_tuple(0.8, 0.99)).weight_decay(decay));
+    expect_like(recipe, theirs, adam);
+  }
+}
+
+class AnyOptimizer : public testing::TestWithParam<std::string> {
+ protected:
+  Recipe recipe() const {
+    Recipe recipe;
+    recipe.optimizer = GetParam();
+    return recipe;
+  }
+};
+
+TEST_P(AnyOptimizer, ATrueHaltLeavesEverythingAlone) {
+  TwoParameters model;
+  const auto optimizer = make_optimizer(recipe(), model);
+  model.set_gradients(0);
+  optimizer->step(0.1, flag(false));
+  const torch::Tensor a = model.a.detach().clone(), b = model.b.detach().clone();
+  NamedTensors before;
+  for (const auto& [name, tensor] : optimizer->tensors()) before.emplace_back(name, tensor.clone());
+  const Json state = optimizer->state();
+
+  model.set_gradients(1);
+  model.a.mutable_grad().fill_(std::numeric_limits<float>::quiet_NaN());
+  optimizer->step(0.1, flag(true));
+  EXPECT_TRUE(same(model.a.detach(), a));
+  EXPECT_TRUE(same(model.b.detach(), b));
+  EXPECT_EQ(optimizer->state(), state);
+  for (std::size_t i = 0; i < before.size(); ++i)
+    EXPECT_TRUE(same(optimizer->tensors()[i].second, before[i].second)) << before[i].first;
+}
+
+TEST_P(AnyOptimizer, GoesOnExactlyFromItsSavedState) {
+  TwoParameters whole, stopped;
+  const auto undisturbed = make_optimizer(recipe(), whole);
+  const auto first = make_optimizer(recipe(), stopped);
+  for (int step = 0; step < 3; ++step) {
+    whole.set_gradients(step);
+    undisturbed->step(rate_at(step), flag(false));
+    stopped.set_gradients(step);
+    first->step(rate_at(step), flag(false));
+  }
+  const auto second = make_optimizer(recipe(), stopped);
+  second->restore(first->state());
+  for (std::size_t i = 0; i < first->tensors().size(); ++i) {
+    EXPECT_EQ(second->tensors()[i].first, first->tensors()[i].first);
+    second->tensors()[i].second.copy_(first->tensors()[i].second);
+  }
+  for (int step = 3; step < 6; ++step) {
+    whole.set_gradients(step);
+    undisturbed->step(rate_at(step), flag(false));
+    stopped.set_gradients(step);
+    second->step(rate_at(step), flag(false));
+  }
+  EXPECT_TRUE(same(stopped.a, whole.a));
+  EXPECT_TRUE(same(stopped.b, whole.b));
+}
+
+TEST_P(AnyOptimizer, NamesItsTensorsByTheParameters) {
+  TwoParameters model;
+  const auto optimizer = make_optimizer(recipe(), model);
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : optimizer->tensors()) names.push_back(name);
+  const std::vector<std::string> expected =
+      GetParam() == "sgd" ? std::vector<std::string>{"a.momentum", "b.momentum"}
+                          : std::vector<std::string>{"a.first_moment", "b.first_moment", "a.second_moment",
+                                                     "b.second_moment"};
+  EXPECT_EQ(names, expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, AnyOptimizer, testing::Values("sgd", "adam"));
+
+class ClipGradients : public testing::Test {
+ protected:
+  ClipGradients() {
+    model_.a.mutable_grad() = torch::full({5, 3}, 2.0f);  // norm² 60
+    model_.b.mutable_grad() = torch::full({7}, -2.0f);    // norm² 28
+  }
+  double norm() const {
+    return std::sqrt((model_.a.grad().square().sum() + model_.b.grad().square().sum()).item<double>());
+  }
+
+  const double before_ = std::sqrt(88.0);
+  TwoParameters model_;
+};
+
+TEST_F(ClipGradients, WithoutALimitOnlyMeasures) {
+  EXPECT_NEAR(clip_gradients(model_.parameters(), 0).item<double>(), before_, 1e-5);
+  EXPECT_TRUE(same(model_.a.grad(), torch::full({5, 3}, 2.0f)));
+}
+
+TEST_F(ClipGradients, BelowTheLimitChangesNothing) {
+  EXPECT_NEAR(clip_gradients(model_.parameters(), 100).item<double>(), before_, 1e-5);
+  EXPECT_TRUE(same(model_.a.grad(), torch::full({5, 3}, 2.0f)));
+  EXPECT_TRUE(same(model_.b.grad(), torch::full({7}, -2.0f)));
+}
+
+TEST_F(ClipGradients, AboveTheLimitKeepsTheDirection) {
+  EXPECT_NEAR(clip_gradients(model_.parameters(), 0.25).item<double>(), before_, 1e-5);
+  EXPECT_NEAR(norm(), 0.25, 1e-6);
+  EXPECT_LE(norm(), 0.25 * (1 + 1e-6));
+  EXPECT_TRUE(close_to(model_.a.grad(), torch::full({5, 3}, 0.5 / before_), 1e-6));
+  EXPECT_TRUE(close_to(model_.b.grad(), torch::full({7}, -0.5 / before_), 1e-6));
+}
+
+TEST_F(ClipGradients, TheNormTellsOfAGradientThatIsNotFinite) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (const double limit : {0.0, 1.0}) {
+      model_.b.mutable_grad() = torch::ones({7});
+      model_.b.mutable_grad()[3] = bad;
+      EXPECT_FALSE(std::isfinite(clip_gradients(model_.parameters(), limit).item<double>()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lowtide

@@ -1,0 +1,161 @@
+#include "lowtide/train/recipe_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <limits>
+
+#include "lowtide/io/file.h"
+#include "tests/io/scratch.h"
+#include "tests/train/recipes.h"
+
+namespace lowtide {
+namespace {
+
+class RecipeFiles : public testing::Test {
+ protected:
+  Recipe read(const std::string& content, std::vector<std::string> flags = {}) const {
+    write_atomically(path_, content);
+    flags.insert(flags.begin(), {"--recipe", path_.string()});
+    return parse_arguments(flags);
+  }
+
+  // The message that a person sees.
+  std::string error(const std::string& content) const {
+    try {
+      read(content);
+    } catch (const CLI::ParseError& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "read without an error: " << content;
+    return "";
+  }
+
+  void expect_round_trip(const Recipe& recipe) const {
+    const std::string text = to_toml(recipe);
+    EXPECT_EQ(to_json(read(text)), to_json(recipe)) << text;
+  }
+
+  const ScratchFolder folder_;
+  const std::filesystem::path path_ = folder_ / "recipe.toml";
+};
+
+TEST_F(RecipeFiles, AsWrittenGivesTheSameRecipe) {
+  expect_round_trip(Recipe());
+  expect_round_trip(unusual_recipe());
+}
+
+TEST_F(RecipeFiles, ListsOfAnyLengthGiveTheSameRecipe) {
+  for (const std::vector<double>& list : std::vector<std::vector<double>>{{}, {0.5}, {0.25, 0.5, 100}}) {
+    Recipe recipe;
+    recipe.mean = recipe.std = list;
+    if (!list.empty()) recipe.lr_steps = list;
+    expect_round_trip(recipe);
+  }
+  Recipe recipe;
+  recipe.layer_bits = {"conv1=8"};
+  expect_round_trip(recipe);
+  EXPECT_EQ(to_json(read("mean = []\nlayer-bits = [ ]\n")), to_json(Recipe()));
+}
+
+TEST_F(RecipeFiles, AnyTextGivesTheSameRecipe) {
+  for (const char* text : {"/a b", "/a,b", "/a#b", "/a'b", "/a\"b", "/a\\b", "/a\\", "/a[b]", "a=b", "é/日本",
+                           "'a'", "\"a\"", "true", "5", " a ", ";a", "# a", "/a'b\"c\\d#e", "a\tb\nc\x01"}) {
+    Recipe recipe;
+    recipe.data_dir = text;
+    recipe.layer_bits = {text, "b", text};
+    expect_round_trip(recipe);
+  }
+}
+
+TEST_F(RecipeFiles, CommentsBlankLinesAndListsOverLinesAreRead) {
+  const Recipe recipe = read(
+      "# a comment\n\nsteps = 5   # five\nlr-steps = [0.1,\n  0.2, # more\n  0.3]\nflip = true\n"
+      "data-dir = \"a # b\"\n");
+  EXPECT_EQ(recipe.steps, 5);
+  EXPECT_EQ(recipe.lr_steps, (std::vector<double>{0.1, 0.2, 0.3}));
+  EXPECT_TRUE(recipe.flip);
+  EXPECT_EQ(recipe.data_dir, "a # b");
+}
+
+TEST_F(RecipeFiles, TheRepositorysRecipesAreReadAndPossible) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(LOWTIDE_SOURCE_DIR "/recipes")) {
+    if (entry.path().extension() != ".toml") continue;
+    SCOPED_TRACE(entry.path().string());
+    ++count;
+    Recipe recipe = parse_arguments({"--recipe", entry.path().string()});
+    if (recipe.data_dir.empty()) recipe.data_dir = "somewhere";
+    EXPECT_NO_THROW(check(recipe));
+    expect_round_trip(recipe);
+  }
+  EXPECT_GT(count, 0);
+}
+
+TEST_F(RecipeFiles, FlagsWinOverTheFileAndTheFileOverTheDefault) {
+  const Recipe recipe =
+      read("steps = 5\nlr = 0.5\nflip = true\nmean = [1, 2]\n", {"--lr", "0.25", "--no-flip", "--mean", "3"});
+  EXPECT_EQ(recipe.steps, 5);
+  EXPECT_EQ(recipe.lr, 0.25);
+  EXPECT_FALSE(recipe.flip);
+  EXPECT_EQ(recipe.mean.size(), 1);
+  EXPECT_EQ(recipe.batch, Recipe().batch);
+}
+
+TEST_F(RecipeFiles, TextAndNumbersAreThoseOfToml) {
+  EXPECT_EQ(read(R"(data-dir = "a\t\"b\\\u00e9\U0001F600")").data_dir, "a\t\"b\\é😀");
+  EXPECT_EQ(read(R"(data-dir = 'C:\new "x"')").data_dir, R"(C:\new "x")");
+  EXPECT_EQ(read("steps = 64_000\r\nlr=+1e-3 # a rate\r\n").steps, 64000);
+  EXPECT_EQ(read("\xef\xbb\xbfsteps = 7").steps, 7);
+  EXPECT_EQ(read("lr-steps = [\n  0.5, # half\n  0.75,\n]").lr_steps, (std::vector<double>{0.5, 0.75}));
+}
+
+TEST_F(RecipeFiles, WhatIsWrongIsToldWithItsLine) {
+  EXPECT_TRUE(contains(error("# one\n\nstepz = 5\n"), "line 3", "unknown key 'stepz'"));
+  EXPECT_TRUE(contains(error("help = true\n"), "line 1", "unknown key 'help'"));
+  EXPECT_TRUE(contains(error("recipe = \"other.toml\"\n"), "line 1", "unknown key 'recipe'"));
+  EXPECT_TRUE(contains(error("[training]\nsteps = 5\n"), "line 1", "no sections"));
+  EXPECT_TRUE(contains(error("steps = 5\nlr = 1\nsteps = 6\n"), "line 3", "steps is given twice"));
+  EXPECT_TRUE(contains(error("flip = true\nno-flip = true\n"), "line 2", "given twice"));
+  EXPECT_TRUE(contains(error("steps\n"), "line 1", "steps = VALUE"));
+  EXPECT_TRUE(contains(error("= 5\n"), "line 1", "KEY = VALUE"));
+  EXPECT_TRUE(contains(error("steps = \nlr = 1"), "line 1", "expected a value"));
+  EXPECT_TRUE(contains(error("steps = 5 6\n"), "end of the line"));
+  EXPECT_TRUE(contains(error("model = resnet18\n"), "line 1", "'resnet18'", "quotes"));
+  EXPECT_TRUE(contains(error("model = \"resnet18\n"), "line 1", "closing"));
+  EXPECT_TRUE(contains(error("model = 'resnet18\n"), "line 1", "closing"));
+  EXPECT_TRUE(contains(error("model = \"a\\qb\"\n"), "line 1", "escape"));
+  EXPECT_TRUE(contains(error("model = \"\\ud800\"\n"), "line 1", "no character"));
+  EXPECT_TRUE(contains(error("model = \"\\u12g4\"\n"), "line 1", "hexadecimal"));
+  EXPECT_TRUE(contains(error("mean = [1 2]\n"), "line 1", ", or ]"));
+  EXPECT_TRUE(contains(error("mean = [1, [2]]\n"), "line 1", "expected a value"));
+  EXPECT_TRUE(contains(error("mean = [1,\n2"), "line 2", ", or ]"));
+  EXPECT_TRUE(contains(error("lr-steps = []\n"), "lr-steps", "empty list"));
+  EXPECT_TRUE(contains(error(std::string("steps = 5\0", 10)), "line 1", "end of the line"));
+}
+
+TEST_F(RecipeFiles, AValueOfTheWrongTypeIsTold) {
+  EXPECT_TRUE(contains(error("steps = \"many\"\n"), "steps", "many", "whole number"));
+  EXPECT_TRUE(contains(error("steps = 1.5\n"), "steps", "1.5", "whole number"));
+  EXPECT_TRUE(contains(error("steps = true\n"), "steps", "true", "whole number"));
+  EXPECT_TRUE(contains(error("steps = [1, 2]\n"), "steps is one value"));
+  EXPECT_TRUE(contains(error("lr = \"fast\"\n"), "lr", "fast"));
+  EXPECT_TRUE(contains(error("lr-steps = [0.5, \"x\"]\n"), "lr-steps", "x"));
+  EXPECT_TRUE(contains(error("flip = 7\n"), "flip is 7", "true or false"));
+  EXPECT_TRUE(contains(error("seed = -1\n"), "seed", "-1", "whole number from 0 to"));
+  EXPECT_TRUE(contains(error("batch = 99999999999999999999\n"), "batch", "whole number"));
+}
+
+TEST_F(RecipeFiles, AMissingFileIsTold) {
+  EXPECT_THROW(parse_arguments({"--recipe", (folder_ / "missing.toml").string()}), CLI::FileError);
+}
+
+TEST(RecipeFlags, NumbersBeyondTheirTypeAreTold) {
+  EXPECT_THROW(parse_arguments({"--seed", "-1"}), CLI::ValidationError);
+  EXPECT_THROW(parse_arguments({"--padding", "3000000000"}), CLI::ValidationError);
+  EXPECT_EQ(parse_arguments({"--eval-bits", "-1", "--seed", "18446744073709551615"}).seed,
+            std::numeric_limits<std::uint64_t>::max());
+}
+
+}  // namespace
+}  // namespace lowtide

@@ -1,0 +1,143 @@
+#include "lowtide/train/run_folder.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include "tests/io/scratch.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunFolders : public testing::Test {
+ protected:
+  std::vector<std::int64_t> logged_steps() const {
+    std::vector<std::int64_t> steps;
+    for (const Json& line : read_jsonl(paths_.metrics()).lines) steps.push_back(line.at("step"));
+    return steps;
+  }
+
+  // A run of five lines that nobody writes to any more.
+  void make_finished_run() {
+    RunFolder run = RunFolder::create(paths_.folder, kRun);
+    for (const int step : {10, 20, 30, 40, 50}) run.log({{"step", step}, {"loss", 1.0 / step}});
+  }
+
+  void make_checkpoint(const std::string& name) { write_atomically(paths_.checkpoints() / name, "x"); }
+
+  const Json kRun{{"format", 1}, {"recipe", {{"lr", 0.1}}}};
+  const ScratchFolder scratch_;
+  const RunPaths paths_{scratch_ / "runs" / "one"};
+};
+
+TEST_F(RunFolders, CreateWritesRunJsonAndOpensTheRest) {
+  RunFolder run = RunFolder::create(paths_.folder, kRun);
+  EXPECT_EQ(run.paths().folder, paths_.folder);
+  EXPECT_EQ(read_run_file(paths_.run()), kRun);
+  EXPECT_TRUE(fs::is_directory(paths_.checkpoints()));
+  run.log({{"step", 1}, {"split", "train"}, {"loss", 0.5}, {"note", "text"}});
+  EXPECT_EQ(read_jsonl(paths_.metrics()).lines,
+            (std::vector<Json>{{{"step", 1}, {"split", "train"}, {"loss", 0.5}, {"note", "text"}}}));
+  run.write_result({{"test", 0.9}});
+  EXPECT_EQ(read_run_file(paths_.result()), (Json{{"test", 0.9}}));
+}
+
+TEST_F(RunFolders, CreateRefusesAFolderThatHoldsARun) {
+  make_finished_run();
+  const std::string message = user_error([&] { RunFolder::create(paths_.folder, kRun); });
+  EXPECT_TRUE(contains(message, paths_.folder.string(), "holds a run already", "--resume", "--out"));
+  EXPECT_EQ(logged_steps().size(), 5) << "the run that is there stays";
+}
+
+TEST_F(RunFolders, CreateTellsOfAFolderThatCannotBe) {
+  write_atomically(scratch_ / "file", "in the way");
+  EXPECT_TRUE(contains(user_error([&] { RunFolder::create(scratch_ / "file" / "run", kRun); }),
+                       "cannot make the folder", "file"));
+}
+
+TEST_F(RunFolders, ResumeDropsWhatWasLoggedLater) {
+  make_finished_run();
+  {
+    RunFolder run = RunFolder::resume(paths_.folder, 30);
+    EXPECT_EQ(logged_steps(), (std::vector<std::int64_t>{10, 20, 30}));
+    run.log({{"step", 40}, {"loss", 7}});
+  }
+  EXPECT_EQ(logged_steps(), (std::vector<std::int64_t>{10, 20, 30, 40}));
+  EXPECT_EQ(read_jsonl(paths_.metrics()).lines.back().at("loss"), 7);
+  EXPECT_EQ(read_run_file(paths_.run()), kRun) << "run.json is of the first start";
+}
+
+TEST_F(RunFolders, ResumeCutsAnUnfinishedLine) {
+  make_finished_run();
+  {
+    const FileDescriptor file = open_for_writing(paths_.metrics(), O_APPEND);
+    write_all(file, bytes_of("{\"step\": 60, \"lo"), paths_.metrics());
+  }
+  RunFolder run = RunFolder::resume(paths_.folder, 50);
+  run.log({{"step", 60}, {"loss", 1}});
+  EXPECT_EQ(logged_steps(), (std::vector<std::int64_t>{10, 20, 30, 40, 50, 60}));
+}
+
+TEST_F(RunFolders, ResumeTellsOfDamagedMetrics) {
+  for (const char* line : {"not JSON\n", "[1]\n", "{\"step\": \"ten\"}\n", "{\"step\": null}\n"}) {
+    SCOPED_TRACE(line);
+    fs::create_directories(paths_.folder);
+    write_atomically(paths_.metrics(), line);
+    EXPECT_TRUE(
+        contains(user_error([&] { RunFolder::resume(paths_.folder, 1); }), paths_.metrics().string()));
+  }
+}
+
+TEST_F(RunFolders, ASecondWriterIsRefused) {
+  {
+    const RunFolder first = RunFolder::create(paths_.folder, kRun);
+    const std::string message = user_error([&] { RunFolder::resume(paths_.folder, 0); });
+    EXPECT_TRUE(contains(message, paths_.folder.string(), "another process is writing this run"));
+  }
+  EXPECT_NO_THROW(RunFolder::resume(paths_.folder, 0)) << "the lock ends with its holder";
+}
+
+TEST_F(RunFolders, ARefusedWriterLeavesTheMetricsAlone) {
+  RunFolder first = RunFolder::create(paths_.folder, kRun);
+  first.log({{"step", 10}});
+  EXPECT_THROW(RunFolder::resume(paths_.folder, 0), UserError);
+  EXPECT_EQ(logged_steps(), (std::vector<std::int64_t>{10}));
+}
+
+TEST_F(RunFolders, KeepsTheLastCheckpoints) {
+  const RunFolder run = RunFolder::create(paths_.folder, kRun);
+  EXPECT_TRUE(checkpoint_steps(paths_).empty());
+  for (const std::int64_t step : {100, 9, 20000, 3000}) make_checkpoint(paths_.checkpoint(step).filename());
+  for (const char* other : {"averaged.safetensors", "step-.safetensors", "step-12x.safetensors", "notes.txt"})
+    make_checkpoint(other);
+  EXPECT_EQ(checkpoint_steps(paths_), (std::vector<std::int64_t>{9, 100, 3000, 20000}));
+  run.keep_last_checkpoints(4);
+  EXPECT_EQ(checkpoint_steps(paths_).size(), 4);
+  run.keep_last_checkpoints(2);
+  EXPECT_EQ(checkpoint_steps(paths_), (std::vector<std::int64_t>{3000, 20000}));
+  EXPECT_TRUE(fs::exists(paths_.averaged())) << "what is no checkpoint of a step is left alone";
+  EXPECT_TRUE(fs::exists(paths_.checkpoints() / "notes.txt"));
+  run.keep_last_checkpoints(1);
+  EXPECT_EQ(checkpoint_steps(paths_), (std::vector<std::int64_t>{20000}));
+}
+
+TEST_F(RunFolders, CheckpointsAreNamedSoThatTheySort) {
+  EXPECT_EQ(paths_.checkpoint(42).filename(), "step-00000042.safetensors");
+  EXPECT_EQ(paths_.checkpoint(123456789).filename(), "step-123456789.safetensors");
+}
+
+TEST_F(RunFolders, AFolderWithoutCheckpointsHasNone) { EXPECT_TRUE(checkpoint_steps(paths_).empty()); }
+
+TEST_F(RunFolders, ADamagedRunFileIsTold) {
+  const auto reading = [&] { return user_error([&] { read_run_file(paths_.run()); }); };
+  EXPECT_TRUE(contains(reading(), paths_.run().string(), "no such file"));
+  make_finished_run();
+  for (const char* content : {"", "{\"format\": 1, \"reci", "[1, 2]", "null", "\x80\x81"}) {
+    write_atomically(paths_.run(), content);
+    EXPECT_TRUE(contains(reading(), paths_.run().string(), "damaged")) << content;
+  }
+}
+
+}  // namespace
+}  // namespace lowtide
