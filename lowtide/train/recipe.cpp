@@ -19,7 +19,7 @@
 namespace lowtide {
 namespace {
 
-constexpr std::string_view kRunningGroup = "Running (none of these changes a result)";
+constexpr std::string_view kRunningGroup = "Running (does not change what is computed)";
 
 // The one definition of every option: visit.group(name), then visit(key, member, help) for each.
 template <typename AnyRecipe, typename Visitor>
@@ -123,7 +123,7 @@ struct DefineOptions {
   template <typename T>
   void operator()(const std::string& key, T& member, const std::string& help) {
     if constexpr (std::is_same_v<T, bool>) {
-      app.add_flag("--" + key + ",!--no-" + key, member, help + (member ? " [on]" : " [off]"));
+      app.add_flag("--" + key + ",!--no-" + key, member, help);
     } else {
       CLI::Option* option = app.add_option("--" + key, member, help)->capture_default_str();
       if constexpr (std::is_integral_v<T>) option->check(whole_number_error<T>);
@@ -168,10 +168,13 @@ struct WriteToml {
 
   void group(std::string_view name) { text += fmt::format("{}# {}\n", text.empty() ? "" : "\n", name); }
 
-  // JSON's numbers, strings and arrays are TOML's too.
+  // JSON's numbers, strings and arrays are TOML's too. The parser takes no empty array: it is the default
+  // everywhere.
   template <typename T>
   void operator()(const std::string& key, const T& member, std::string_view) {
-    text += fmt::format("{} = {}\n", key, Json(member).dump(-1, ' ', false, Json::error_handler_t::replace));
+    const Json json = member;
+    if (!json.is_array() || !json.empty())
+      text += fmt::format("{} = {}\n", key, json.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 };
 
@@ -251,7 +254,10 @@ void check(const Recipe& r) {
   expect(r.keep_checkpoints > 0, "keep-checkpoints", fmt::to_string(r.keep_checkpoints), "1 or more");
   check_training(r);
   const LayerRules rules(r.layer_bits);
-  check(schedule_of(r));
+  const ScheduleSpec spec = schedule_of(r);
+  check(spec);
+  expect(!is_fp32(spec.highest()) || r.eval_bits <= 0, "eval-bits", fmt::to_string(r.eval_bits),
+         "0 for an fp32 schedule, which measures no ranges to quantise by");
 }
 
 ScheduleSpec schedule_of(const Recipe& r) {
