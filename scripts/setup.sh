@@ -5,7 +5,7 @@ set -euo pipefail
 packages=(
   build-essential cmake ninja-build ccache pkg-config git
   libtorch-dev libopenblas-dev libdnnl-dev
-  libcli11-dev nlohmann-json3-dev libfmt-dev
+  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
   zlib1g-dev libjpeg-dev libpng-dev libexpat1-dev
   libgtest-dev libbenchmark-dev
   clang libclang-rt-14-dev

@@ -219,6 +219,8 @@ void check_training(const Recipe& r) {
     expect(at > 0, "lr-steps", fmt::to_string(at), "fractions or steps above 0");
   expect(r.swa_start >= 0 && r.swa_start <= 1, "swa-start", fmt::to_string(r.swa_start), "0 to 1");
   expect(r.swa_every > 0, "swa-every", fmt::to_string(r.swa_every), "1 or more");
+  expect(r.seed <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()), "seed",
+         fmt::to_string(r.seed), "at most 2^63 - 1, the largest whole number of a recipe file");
   expect_one_of("optimizer", r.optimizer, {"sgd", "adam"});
   expect_one_of("lr-schedule", r.lr_schedule, {"steps", "cosine", "linear", "constant"});
 }

@@ -7,9 +7,7 @@
 
 namespace lowtide {
 
-// Reads recipe files: the part of TOML (toml.io, version 1.0) that a recipe needs, strictly. A line is
-// KEY = VALUE, where a value is a number, true, false, text in quotes or a list of these, which may go over
-// several lines; # starts a comment. CLI11's own reader takes a # within quotes for a comment, knows no
+// Reads recipe files as TOML (toml.io), by toml++: CLI11's own reader takes a # within quotes for a comment, knows no
 // escapes and passes over a key that is given twice. What is wrong is a CLI::ConfigError with the line.
 class RecipeFile final : public CLI::Config {
  public:

@@ -63,7 +63,7 @@ inline Recipe unusual_recipe() {
   r.warmup = 500;
   r.swa_start = 0.75;
   r.swa_every = 10;
-  r.seed = std::numeric_limits<std::uint64_t>::max();
+  r.seed = std::numeric_limits<std::int64_t>::max();  // the largest whole number of TOML
   r.device = "cuda";
   r.threads = 3;
   r.loader_threads = 2;
