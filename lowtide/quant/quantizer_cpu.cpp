@@ -144,18 +144,21 @@ void for_each_row_piece(std::int64_t begin, std::int64_t end, std::int64_t lengt
   }
 }
 
+// Fewer chunks than this are not worth a second thread: 16 take some 10 µs, and to wake a thread takes as long.
+constexpr std::int64_t kChunksAThread = 16;
+
 template <typename Chunk>
 void for_each_chunk(std::int64_t n, const Chunk& chunk) {
   const std::int64_t chunks = (n + kChunk - 1) / kChunk;
-  at::parallel_for(0, chunks, 4, [&](std::int64_t first, std::int64_t last) {
+  at::parallel_for(0, chunks, kChunksAThread, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) chunk(i * kChunk, std::min(n, (i + 1) * kChunk));
   });
 }
 
 void measure_range(const RangeArguments& a, void*) {
   if (a.rows > 1) {
-    const std::int64_t rows_a_chunk = std::max<std::int64_t>(1, kChunk / a.length);
-    at::parallel_for(0, a.rows, rows_a_chunk, [&](std::int64_t first, std::int64_t last) {
+    const std::int64_t rows_a_thread = std::max<std::int64_t>(1, kChunksAThread * kChunk / a.length);
+    at::parallel_for(0, a.rows, rows_a_thread, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
         Extremes extremes;
         find_extremes(a.x + row * a.length, a.length, extremes);
