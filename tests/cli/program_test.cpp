@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <thread>
 
 #include "lowtide/base/json.h"
@@ -31,6 +32,7 @@ class Process {
           rlim_t largest_file = RLIM_INFINITY)
       : out_(folder / "stdout"), error_(folder / "stderr") {
     pid_ = fork();
+    if (pid_ < 0) throw std::runtime_error("fork failed");  // kill(-1) would reach every process of the user
     if (pid_ != 0) return;
     if (freopen(out_.c_str(), "w", stdout) == nullptr || freopen(error_.c_str(), "w", stderr) == nullptr)
       _exit(99);
