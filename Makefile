@@ -20,7 +20,7 @@ demo: build
 	@scripts/demo.sh
 
 test: build fuzz
-	@ctest --test-dir build --output-on-failure --no-tests=error
+	@ctest --test-dir build --output-on-failure --no-tests=error -j $$(nproc)
 
 fuzz: setup
 	@scripts/fuzz.sh
