@@ -69,8 +69,9 @@ RunFolder::RunFolder(const fs::path& folder, FileDescriptor lock) : paths_{folde
 RunFolder RunFolder::create(const fs::path& folder, const Json& run) {
   const RunPaths paths{folder};
   if (fs::exists(paths.run())) {
-    throw UserError(fmt::format("{} holds a run already; continue it with --resume, remove it, or choose another --out",
-                                folder.string()));
+    throw UserError(
+        fmt::format("{} holds a run already; continue it with --resume, remove it, or choose another --out",
+                    folder.string()));
   }
   make_folders(paths.checkpoints());
   RunFolder result(folder, take_lock(paths));
