@@ -160,6 +160,7 @@ TEST(TrainLoader, StopsAtAnyMoment) {
   for (int batches = 0; batches < 50; ++batches) {
     TrainLoader loader(dataset, numbers(500), 5, pad_crop(), {16, 1 + batches % 4, 1 + batches % 3});
     for (int i = 0; i < batches % 5; ++i) loader.next();
+    EXPECT_EQ(loader.position(), 16 * (batches % 5));  // what was handed out, however much was made ahead
   }
 }
 

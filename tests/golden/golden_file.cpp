@@ -33,19 +33,4 @@ std::map<std::string, torch::Tensor> GoldenFile::under(const std::string& prefix
   return found;
 }
 
-testing::AssertionResult close_to(const torch::Tensor& actual, const torch::Tensor& expected,
-                                  double tolerance) {
-  if (!actual.defined()) return testing::AssertionFailure() << "no tensor";
-  if (actual.sizes() != expected.sizes()) {
-    return testing::AssertionFailure() << "sizes " << actual.sizes() << ", expected " << expected.sizes();
-  }
-  const double difference =
-      (actual.to(torch::kDouble) - expected.to(torch::kDouble)).abs().max().item<double>();
-  const double magnitude = expected.to(torch::kDouble).abs().max().item<double>();
-  if (difference <= tolerance * magnitude) return testing::AssertionSuccess();  // false for NaN
-  return testing::AssertionFailure() << "differs by " << difference << " where the largest is " << magnitude
-                                     << " (" << difference / magnitude << " relative, " << tolerance
-                                     << " allowed)";
-}
-
 }  // namespace lowtide

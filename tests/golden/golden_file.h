@@ -7,6 +7,8 @@
 #include <map>
 #include <string>
 
+#include "tests/testing.h"  // close_to
+
 namespace lowtide {
 
 // A file of recorded inputs and outputs: a dictionary of tensors in PyTorch's zip format.
@@ -25,10 +27,5 @@ class GoldenFile {
   std::string name_;
   std::map<std::string, torch::Tensor> tensors_;
 };
-
-// Largest difference over the largest magnitude expected: what "relative" means in these tests. An element
-// near 0 among large ones is a difference of large numbers, and its own relative error says nothing.
-testing::AssertionResult close_to(const torch::Tensor& actual, const torch::Tensor& expected,
-                                  double tolerance);
 
 }  // namespace lowtide
