@@ -9,6 +9,7 @@
 
 #include "lowtide/base/simd.h"
 #include "lowtide/quant/noise.h"
+#include "lowtide/quant/noise_fill.h"
 #include "lowtide/quant/quantizer_kernels.h"
 
 namespace lowtide {
@@ -97,40 +98,6 @@ LOWTIDE_SIMD void decode_bytes(const std::uint8_t* code, float* value, std::int6
 
 void decode_wide(const std::int32_t* code, float* value, std::int64_t n, float scale, float offset) {
   for (std::int64_t i = 0; i < n; ++i) value[i] = static_cast<float>(code[i]) * scale + offset;
-}
-
-// Sixteen Philox blocks in step, one a lane; the arrays become registers.
-LOWTIDE_SIMD void fill_noise(const NoiseCounter& counter, std::int64_t first_index, std::int64_t n,
-                             float* noise) {
-  for (std::int64_t done = 0; done < n; done += kNoiseBlock) {
-    const std::uint32_t base = static_cast<std::uint32_t>((first_index + done) / kNoiseBlock) * kNoiseLanes;
-    std::uint32_t c0[kNoiseLanes], c1[kNoiseLanes], c2[kNoiseLanes], c3[kNoiseLanes];
-    for (int lane = 0; lane < kNoiseLanes; ++lane) {
-      c0[lane] = base + static_cast<std::uint32_t>(lane);
-      c1[lane] = counter.c1;
-      c2[lane] = counter.c2;
-      c3[lane] = counter.c3;
-    }
-    std::uint32_t key0 = counter.key0, key1 = counter.key1;
-    for (int round = 0; round < Philox::kRounds; ++round) {
-      for (int lane = 0; lane < kNoiseLanes; ++lane) {
-        const std::uint64_t product0 = static_cast<std::uint64_t>(Philox::kMultiplier0) * c0[lane];
-        const std::uint64_t product1 = static_cast<std::uint64_t>(Philox::kMultiplier1) * c2[lane];
-        c0[lane] = static_cast<std::uint32_t>(product1 >> 32) ^ c1[lane] ^ key0;
-        c1[lane] = static_cast<std::uint32_t>(product1);
-        c2[lane] = static_cast<std::uint32_t>(product0 >> 32) ^ c3[lane] ^ key1;
-        c3[lane] = static_cast<std::uint32_t>(product0);
-      }
-      key0 += Philox::kWeyl0;
-      key1 += Philox::kWeyl1;
-    }
-    for (int lane = 0; lane < kNoiseLanes; ++lane) {
-      noise[done + lane] = noise_value(c0[lane]);
-      noise[done + kNoiseLanes + lane] = noise_value(c1[lane]);
-      noise[done + 2 * kNoiseLanes + lane] = noise_value(c2[lane]);
-      noise[done + 3 * kNoiseLanes + lane] = noise_value(c3[lane]);
-    }
-  }
 }
 
 // Calls piece(row, begin, end) for the part of each row that lies in [begin, end) of the flat tensor.

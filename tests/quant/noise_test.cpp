@@ -30,9 +30,9 @@ torch::Tensor memory_index(const torch::Tensor& x) {
 }
 
 TEST(Noise, IsWithinHalfOpenBothWays) {
-  EXPECT_EQ(noise_value(0), -0.5f + 0x1p-24f);
-  EXPECT_EQ(noise_value(0xffffffffu), 0.5f - 0x1p-24f);
-  EXPECT_EQ(noise_value(0x80000000u), 0x1p-24f);
+  EXPECT_EQ(noise_value(0), -0.5f + 0x1p-17f);
+  EXPECT_EQ(noise_value(0xffffu), 0.5f - 0x1p-17f);
+  EXPECT_EQ(noise_value(0x8000u), 0x1p-17f);
 }
 
 TEST(Noise, MomentsAreThoseOfTheUniformDistribution) {
