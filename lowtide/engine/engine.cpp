@@ -4,14 +4,16 @@
 #include <fmt/ranges.h>
 
 #include "lowtide/base/error.h"
+#include "lowtide/engine/integer.h"
 #include "lowtide/engine/simulated.h"
 
 namespace lowtide {
 
-std::vector<std::string> engine_names() { return {"simulated"}; }
+std::vector<std::string> engine_names() { return {"simulated", "integer"}; }
 
 std::shared_ptr<const Engine> make_engine(const std::string& name) {
   if (name == "simulated") return std::make_shared<SimulatedEngine>();
+  if (name == "integer") return std::make_shared<IntegerEngine>();
   throw UserError(
       fmt::format("unknown engine '{}'; this build has: {}", name, fmt::join(engine_names(), ", ")));
 }

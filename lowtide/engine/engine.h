@@ -41,9 +41,13 @@ class Engine {
   virtual ~Engine() = default;
   virtual std::string name() const = 0;
 
+  // Whether what surrounds the products (normalisation, ReLU, quantiser) is to be fused into few passes over memory.
+  virtual bool fuses() const { return false; }
+
   virtual at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const = 0;
-  virtual at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w,
-                                           const ConvShape& shape) const = 0;
+  // Added to `onto` where that is given, which may be written over.
+  virtual at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                                           const at::Tensor& onto = {}) const = 0;
   virtual at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
                                             const ConvShape& shape) const = 0;
 

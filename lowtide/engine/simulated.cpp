@@ -73,15 +73,16 @@ at::Tensor SimulatedEngine::conv2d(const Quantized& x, const Quantized& w, const
 }
 
 at::Tensor SimulatedEngine::conv2d_input_gradient(const Quantized& dy, const Quantized& w,
-                                                  const ConvShape& shape) const {
+                                                  const ConvShape& shape, const at::Tensor& onto) const {
   const at::Tensor error = decode(dy);
   // The values of the input do not matter to its gradient, only its size and layout do: this is never
   // touched.
   const at::Tensor input_like =
       at::empty(shape.input, error.options().memory_format(at::MemoryFormat::ChannelsLast));
-  return std::get<0>(at::convolution_backward(error, input_like, decode(w), kNothing, shape.stride,
-                                              shape.padding, {1, 1}, false, {0, 0}, shape.groups,
-                                              {true, false, false}));
+  at::Tensor dx = std::get<0>(at::convolution_backward(error, input_like, decode(w), kNothing, shape.stride,
+                                                       shape.padding, {1, 1}, false, {0, 0}, shape.groups,
+                                                       {true, false, false}));
+  return onto.defined() ? dx.add_(onto) : dx;
 }
 
 at::Tensor SimulatedEngine::conv2d_weight_gradient(const Quantized& dy, const Quantized& x,

@@ -1,0 +1,63 @@
+#include "lowtide/engine/integer.h"
+
+#include "lowtide/engine/integer/affine.h"
+#include "lowtide/engine/integer/products.h"
+
+namespace lowtide {
+namespace {
+
+bool is_bytes(const Quantized& q) {
+  return q.bits != 0 && q.bits <= kByteBits && q.code.device().is_cpu() && q.code.numel() > 0;
+}
+
+// An activation or an error has one range for all of it; a tensor with one a row has no common factor.
+bool fits(const Quantized& whole, const Quantized& other, std::int64_t terms) {
+  return is_bytes(whole) && is_bytes(other) && whole.scale.numel() == 1 && terms <= integer::kMostTerms;
+}
+
+std::int64_t kernel_terms(const ConvShape& shape, std::int64_t channels) {
+  return channels * shape.weight[2] * shape.weight[3];
+}
+
+}  // namespace
+
+IntegerEngine::IntegerEngine(integer::InstructionSet set) : tiles_(integer::tile_kernels(set)) {}
+
+at::Tensor IntegerEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const {
+  if (!fits(x, w, kernel_terms(shape, shape.weight[1]))) return simulated_.conv2d(x, w, shape);
+  if (integer::is_depthwise(shape)) return integer::depthwise(x, w, shape);
+  return integer::conv2d(x, w, shape, tiles_);
+}
+
+at::Tensor IntegerEngine::conv2d_input_gradient(const Quantized& dy, const Quantized& w,
+                                                const ConvShape& shape, const at::Tensor& onto) const {
+  if (!fits(dy, w, kernel_terms(shape, shape.weight[0] / shape.groups))) {
+    return simulated_.conv2d_input_gradient(dy, w, shape, onto);
+  }
+  if (integer::is_depthwise(shape)) {
+    at::Tensor dx = integer::depthwise_input_gradient(dy, w, shape);
+    return onto.defined() ? dx.add_(onto) : dx;
+  }
+  return integer::conv2d_input_gradient(dy, w, shape, onto, tiles_);
+}
+
+at::Tensor IntegerEngine::conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
+                                                 const ConvShape& shape) const {
+  if (!fits(dy, x, shape.output_width()) || x.scale.numel() != 1) {
+    return simulated_.conv2d_weight_gradient(dy, x, shape);
+  }
+  if (integer::is_depthwise(shape)) return integer::depthwise_weight_gradient(dy, x, shape);
+  return integer::conv2d_weight_gradient(dy, x, shape, tiles_);
+}
+
+at::Tensor IntegerEngine::product(const Quantized& a, const Quantized& b, const ProductShape& shape) const {
+  const bool same_stack =
+      a.code.dim() == b.code.dim() && a.code.sizes().slice(0, static_cast<std::size_t>(a.code.dim() - 2)) ==
+                                          b.code.sizes().slice(0, static_cast<std::size_t>(b.code.dim() - 2));
+  const bool both_vary = integer::scale_varies_along_sum(a, shape.transpose_a) &&
+                         integer::scale_varies_along_sum(b, !shape.transpose_b);
+  if (!is_bytes(a) || !is_bytes(b) || !same_stack || both_vary) return simulated_.product(a, b, shape);
+  return integer::product(a, b, shape, tiles_);
+}
+
+}  // namespace lowtide

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "lowtide/engine/engine.h"
+#include "lowtide/engine/integer/tiles.h"
+#include "lowtide/engine/simulated.h"
+
+namespace lowtide {
+
+// Codes of 8 bits and fewer multiplied as bytes and summed as 32-bit integers, on the CPU. What it has no integers for
+// (wider codes, float operands, sums too long for 32 bits) it leaves to `simulated`.
+class IntegerEngine final : public Engine {
+ public:
+  explicit IntegerEngine(integer::InstructionSet set = integer::instruction_sets().front());
+
+  std::string name() const override { return "integer"; }
+  bool fuses() const override { return true; }
+  at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const override;
+  at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                                   const at::Tensor& onto = {}) const override;
+  at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
+                                    const ConvShape& shape) const override;
+  at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override;
+
+ private:
+  const integer::TileKernels& tiles_;
+  SimulatedEngine simulated_;
+};
+
+}  // namespace lowtide

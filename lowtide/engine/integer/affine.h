@@ -1,0 +1,51 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "lowtide/quant/quantized.h"
+
+namespace lowtide::integer {
+
+// A product's int32 sums cannot overflow up to this many terms: with zero points in 0 .. 255 a recentred code
+// is within ±255, and 255² · 33,025 = 2,147,450,625 < 2³¹. Longer sums are cut, or left to `simulated`.
+inline constexpr std::int64_t kMostTerms = 33'025;
+
+// value = scale · (code - zero) + residual: the integer nearest to where 0 lies among the codes, and the part of
+// the offset that is left. Sums of recentred codes are about as large as the result, so the result is not a
+// small difference of large numbers; and where a range includes 0 the residual is at most half a step.
+struct Affine {
+  float scale = 0;
+  std::int32_t zero = 0;
+  double residual = 0;
+  // Codes less this are signed bytes: 128 for codes of 8 bits; narrower ones fit whatever it is, and are shifted to
+  // their zero, which leaves nothing to correct.
+  std::int32_t shift = 128;
+
+  static Affine of(float scale, float offset) {
+    const double at = std::nearbyint(-static_cast<double>(offset) / static_cast<double>(scale));
+    // False for NaN, which then stands in the residual and makes the result NaN too.
+    const auto zero = at >= 0 && at <= 255 ? static_cast<std::int32_t>(at) : (at > 255 ? 255 : 0);
+    return {scale, zero, static_cast<double>(offset) + static_cast<double>(zero) * static_cast<double>(scale),
+            128};
+  }
+
+  static Affine of(const Quantized& q, std::int64_t row = 0) {
+    const std::int64_t i = q.scale.numel() == 1 ? 0 : row;
+    Affine result = of(q.scale.data_ptr<float>()[i], q.offset.data_ptr<float>()[i]);
+    const std::int32_t top = (1 << q.bits) - 1;
+    if (q.bits < kByteBits) {
+      if (result.zero > top)
+        result = {result.scale, top, result.residual + (top - result.zero) * double{result.scale}};
+      result.shift = result.zero;
+    }
+    return result;
+  }
+
+  double value(std::uint8_t code) const {
+    return static_cast<double>(scale) * static_cast<double>(code - zero) + residual;
+  }
+};
+
+}  // namespace lowtide::integer

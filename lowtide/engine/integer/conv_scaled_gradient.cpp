@@ -1,0 +1,283 @@
+#include <ATen/Parallel.h>
+
+#include <vector>
+
+#include "lowtide/base/lanes.h"
+#include "lowtide/base/simd.h"
+#include "lowtide/engine/integer/affine.h"
+#include "lowtide/engine/integer/dense.h"
+#include "lowtide/engine/integer/products.h"
+
+// The input gradient of a convolution with a wide kernel, one output channel at a time: the kernel's columns of one
+// row are a quad, so that three instructions sum a 3×3 kernel as integers, and a fourth scales the sum and adds it.
+//
+// With dy = s (q - z) + e and w = so (qw - zo) + eo for output channel o, q' = q - shift and d = shift - z,
+//
+//   Σ dy·w = s (Σ_o so Σ q' qw + Σ_o (eo - so zo) Σ q') + (s d + e) Σ w.
+//
+// The second sum is the same for every input channel: at each pixel of the error Σ_o (eo - so zo) q', then added up
+// under the kernel. The third depends only on which taps are valid.
+
+namespace lowtide::integer {
+namespace {
+
+// What one row's sums become: dx = s (sum + box) + value of the class.
+struct Pixels {
+  std::int64_t count;
+  const float* sum;
+  std::int64_t sum_step;
+  const float* box;
+  float* out;
+  std::int64_t out_step;
+  std::int64_t lanes;
+};
+
+template <bool kAdds>
+LOWTIDE_SIMD void finish(const Pixels& p, float scale, const float* class_value) {
+  const Floats value = LOWTIDE_LOAD(Floats, class_value);
+  for (std::int64_t i = 0; i < p.count; ++i) {
+    Floats dx = (LOWTIDE_LOAD(Floats, p.sum + i * p.sum_step) + p.box[i]) * scale + value;
+    float* out = p.out + i * p.out_step;
+    if (p.lanes >= kLanes) {
+      if (kAdds) dx += LOWTIDE_LOAD(Floats, out);
+      LOWTIDE_STORE(out, dx);
+    } else {
+      for (std::int64_t lane = 0; lane < p.lanes; ++lane) out[lane] = kAdds ? out[lane] + dx[lane] : dx[lane];
+    }
+  }
+}
+
+// weighted[i] += weight · plane[i]
+LOWTIDE_SIMD void add_weighted(const std::int8_t* plane, float weight, std::int64_t n, float* weighted) {
+  for (std::int64_t i = 0; i < n; ++i) weighted[i] += weight * static_cast<float>(plane[i]);
+}
+
+LOWTIDE_SIMD void add_values(const float* from, std::int64_t n, float* to) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
+}
+
+// Vectors come in pairs, a last one alone.
+std::vector<Block> pairs_of(std::int64_t vectors) {
+  std::vector<Block> blocks;
+  for (std::int64_t first = 0; first < vectors; first += 2) {
+    blocks.push_back({first, vectors - first >= 2 ? 2 : 1});
+  }
+  return blocks;
+}
+
+class ScaledGradient {
+ public:
+  ScaledGradient(const Quantized& dy, const Quantized& w, const ConvShape& shape, const TileKernels& tiles)
+      : shape_(shape),
+        tiles_(tiles),
+        plan_(input_gradient_plan(shape)),
+        layout_(plan_, shape.weight[3], quads_for(plan_.out_cols + kQuad)),
+        error_(Affine::of(dy)),
+        outputs_(shape.weight[0] / shape.groups),
+        inputs_(shape.weight[1]),
+        blocks_(pairs_of(vectors_for(inputs_))),
+        column_quads_(quads_for(shape.weight[3])),
+        code_(dy.code.data_ptr<std::uint8_t>()) {
+    // A kernel row's columns in the order of the error's: they run against each other.
+    for (std::int64_t row = 0; row < shape.weight[2]; ++row) {
+      for (std::int64_t quad = 0; quad < column_quads_; ++quad) {
+        const Tap& first = tap_at(shape.weight[2] - 1 - row, shape.weight[3] - 1);
+        taps_.push_back(static_cast<std::int32_t>(first.row * layout_.pitch() + first.col + quad * kQuad));
+      }
+    }
+    for (std::int64_t group = 0; group < shape.groups; ++group) prepare(w, group);
+  }
+
+  void run(const at::Tensor& dx, bool adds) const {
+    const std::int64_t pieces = shape_.input[0] * shape_.groups;
+    const std::int64_t grain = shape_.macs() * shape_.input[0] < 2'000'000 ? pieces : 1;
+    at::parallel_for(0, pieces, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t piece = begin; piece < end; ++piece) {
+        work(piece / shape_.groups, piece % shape_.groups, dx.data_ptr<float>(), adds);
+      }
+    });
+  }
+
+ private:
+  struct Group {
+    std::vector<float> scale;        // so
+    std::vector<float> box_weight;   // eo - so zo
+    std::vector<float> class_value;  // (s d + e) Σ w, [class][padded input channel]
+    Scratch<std::uint8_t> weights;   // block after block, [output][tap][vector][16][4]
+  };
+
+  const Phase& phase() const { return plan_.phases[0]; }
+  // With a stride of one every kernel position is a tap, in order.
+  const Tap& tap_at(std::int64_t row, std::int64_t col) const {
+    return phase().taps[static_cast<std::size_t>(row * shape_.weight[3] + col)];
+  }
+  std::int64_t places() const { return shape_.weight[2] * shape_.weight[3]; }
+  std::int64_t padded() const { return vectors_for(inputs_) * kLanes; }
+  std::int64_t block_bytes(const Block& block) const {
+    return outputs_ * static_cast<std::int64_t>(taps_.size()) * block.vectors * kVectorBytes;
+  }
+
+  void prepare(const Quantized& w, std::int64_t group) {
+    Group& g = groups_.emplace_back();
+    std::vector<Affine> rows;
+    for (std::int64_t o = 0; o < outputs_; ++o) {
+      rows.push_back(Affine::of(w, group * outputs_ + o));
+      g.scale.push_back(rows.back().scale);
+      g.box_weight.push_back(static_cast<float>(rows.back().residual -
+                                                static_cast<double>(rows.back().scale) * rows.back().zero));
+    }
+    const std::uint8_t* code = w.code.data_ptr<std::uint8_t>() + group * outputs_ * places() * inputs_;
+    pack_weights(code, g);
+    set_class_values(code, rows, g);
+  }
+
+  void pack_weights(const std::uint8_t* code, Group& g) const {
+    std::uint8_t* to = g.weights.at_least(outputs_ * static_cast<std::int64_t>(taps_.size()) *
+                                          vectors_for(inputs_) * kVectorBytes);
+    for (const Block& block : blocks_) {
+      for (std::int64_t o = 0; o < outputs_; ++o) {
+        for (std::int64_t row = 0; row < shape_.weight[2]; ++row) {
+          for (std::int64_t quad = 0; quad < column_quads_; ++quad) {
+            for (int v = 0; v < block.vectors; ++v, to += kVectorBytes) {
+              pack_vector(code + o * places() * inputs_, shape_.weight[2] - 1 - row, quad,
+                          (block.first + v) * kLanes, to);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  // Kernel row `row` of one output channel: four columns, from the last backwards, of sixteen input channels.
+  void pack_vector(const std::uint8_t* code, std::int64_t row, std::int64_t quad, std::int64_t first,
+                   std::uint8_t* to) const {
+    std::fill_n(to, kVectorBytes, std::uint8_t{0});
+    for (std::int64_t i = 0; i < kQuad; ++i) {
+      const std::int64_t col = shape_.weight[3] - 1 - (quad * kQuad + i);
+      if (col < 0) break;
+      const std::uint8_t* from = code + (row * shape_.weight[3] + col) * inputs_ + first;
+      for (std::int64_t lane = 0; lane < std::min<std::int64_t>(kLanes, inputs_ - first); ++lane) {
+        to[lane * kQuad + i] = from[lane];
+      }
+    }
+  }
+
+  void set_class_values(const std::uint8_t* code, const std::vector<Affine>& rows, Group& g) const {
+    std::vector<double> sums(static_cast<std::size_t>(places() * inputs_));  // Σ_o w
+    for (std::int64_t o = 0; o < outputs_; ++o) {
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        sums[i] +=
+            rows[static_cast<std::size_t>(o)].value(code[static_cast<std::size_t>(o) * sums.size() + i]);
+      }
+    }
+    const double factor = static_cast<double>(error_.scale) * (error_.shift - error_.zero) + error_.residual;
+    g.class_value.resize(phase().classes() * static_cast<std::size_t>(padded()));
+    for (std::size_t r = 0; r < phase().row_valid.size(); ++r) {
+      for (std::size_t col = 0; col < phase().col_valid.size(); ++col) {
+        float* to =
+            g.class_value.data() + static_cast<std::int64_t>(r * phase().col_valid.size() + col) * padded();
+        for (std::int64_t c = 0; c < inputs_; ++c) {
+          double sum = 0;
+          for (const Tap& tap : phase().taps) {
+            if (!phase().valid(tap, r, col)) continue;
+            const std::int64_t place = tap.kernel_row * shape_.weight[3] + tap.kernel_col;
+            sum += sums[static_cast<std::size_t>(place * inputs_ + c)];
+          }
+          to[c] = static_cast<float>(factor * sum);
+        }
+      }
+    }
+  }
+
+  void work(std::int64_t item, std::int64_t group, float* dx, bool adds) const {
+    thread_local Scratch<std::int8_t> plane_memory;
+    thread_local Scratch<float> weighted_memory;
+    const Group& g = groups_[static_cast<std::size_t>(group)];
+    std::int8_t* planes = plane_memory.at_least(outputs_ * layout_.plane() + kVectorBytes);
+    float* weighted = weighted_memory.at_least(layout_.plane());
+    const std::int64_t all = outputs_ * shape_.groups;
+    pack_planes(plan_, layout_,
+                {code_ + item * plan_.source_rows * plan_.source_cols * all + group * outputs_, outputs_, all,
+                 error_.shift},
+                planes);
+    std::fill_n(weighted, layout_.plane(), 0.0f);
+    for (std::int64_t o = 0; o < outputs_; ++o) {
+      add_weighted(planes + o * layout_.plane(), g.box_weight[static_cast<std::size_t>(o)], layout_.plane(),
+                   weighted);
+    }
+    rows(g, planes, weighted,
+         dx + item * plan_.out_rows * plan_.out_cols * inputs_ * shape_.groups + group * inputs_, adds);
+  }
+
+  void rows(const Group& g, const std::int8_t* planes, const float* weighted, float* dx, bool adds) const {
+    thread_local Scratch<float> box_memory, sum_memory;
+    const std::int64_t cols = plan_.out_cols;
+    float* box = box_memory.at_least(plan_.out_rows * cols);
+    std::fill_n(box, plan_.out_rows * cols, 0.0f);
+    for (std::int64_t row = 0; row < plan_.out_rows; ++row) {
+      for (const Tap& tap : phase().taps) {
+        add_values(weighted + (row + tap.row) * layout_.pitch() + tap.col, cols, box + row * cols);
+      }
+    }
+    ScaledRow row_of;
+    row_of.tap = taps_.data();
+    row_of.taps = static_cast<int>(taps_.size());
+    row_of.channels = outputs_;
+    row_of.plane = layout_.plane();
+    row_of.scale = g.scale.data();
+    row_of.sum = sum_memory.at_least(cols * 2 * kLanes);
+    row_of.pixels = cols;
+    row_of.weight = const_cast<Group&>(g).weights.at_least(0);
+    for (const Block& block : blocks_) {
+      for (std::int64_t row = 0; row < plan_.out_rows; ++row) {
+        row_of.input = planes + row * layout_.pitch();
+        tiles_.scaled_row(row_of, block.vectors);
+        finish_row(g, block, row, row_of.sum, box + row * cols, dx, adds);
+      }
+      row_of.weight += block_bytes(block);
+    }
+  }
+
+  void finish_row(const Group& g, const Block& block, std::int64_t row, const float* sum, const float* box,
+                  float* dx, bool adds) const {
+    const std::int64_t step = inputs_ * shape_.groups;
+    const auto row_class = static_cast<std::size_t>(phase().row_class[static_cast<std::size_t>(row)]);
+    for (int v = 0; v < block.vectors; ++v) {
+      const std::int64_t first = (block.first + v) * kLanes;
+      for (const Phase::Run& run : phase().col_runs) {
+        const auto of_class = static_cast<std::int64_t>(row_class * phase().col_valid.size()) + run.of_class;
+        const std::int64_t sum_step = block.vectors * kLanes;
+        const auto finish_pixels = adds ? finish<true> : finish<false>;
+        finish_pixels(
+            {run.last - run.first, sum + run.first * sum_step + v * kLanes, sum_step, box + run.first,
+             dx + (row * plan_.out_cols + run.first) * step + first, step, inputs_ - first},
+            error_.scale, g.class_value.data() + of_class * padded() + first);
+      }
+    }
+  }
+
+  const ConvShape& shape_;
+  const TileKernels& tiles_;
+  const Plan plan_;
+  const PlanarLayout layout_;
+  const Affine error_;
+  const std::int64_t outputs_, inputs_;  // of a group
+  const std::vector<Block> blocks_;
+  const std::int64_t column_quads_;
+  const std::uint8_t* code_;
+  std::vector<std::int32_t> taps_;
+  std::vector<Group> groups_;
+};
+
+}  // namespace
+
+at::Tensor conv2d_scaled_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                                  const at::Tensor& onto, const TileKernels& tiles) {
+  const bool adds = onto.defined() && onto.is_contiguous(at::MemoryFormat::ChannelsLast);
+  at::Tensor dx =
+      adds ? onto : at::empty(shape.input, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
+  ScaledGradient(dy, w, shape, tiles).run(dx, adds);
+  return onto.defined() && !adds ? dx.add_(onto) : dx;
+}
+
+}  // namespace lowtide::integer

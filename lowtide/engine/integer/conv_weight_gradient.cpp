@@ -1,0 +1,194 @@
+#include <vector>
+
+#include "lowtide/engine/integer/affine.h"
+#include "lowtide/engine/integer/dense.h"
+#include "lowtide/engine/integer/gradient_sums.h"
+#include "lowtide/engine/integer/products.h"
+
+// dw[o][c][tap] is a sum over all pixels of all images: the error of channel o against the input of channel c, shifted
+// by the tap. Lanes are output channels, quads neighbouring columns of a row; the shifted inputs are streams that
+// read the same planes from other places. Every (input channel, kernel row) with all its columns is one base stream.
+// Sums of integers do not depend on the order, so neither does the result on the number of threads.
+
+namespace lowtide::integer {
+namespace {
+
+struct Geometry {
+  const ConvShape& shape;
+  Plan plan = output_plan(shape);
+  std::int64_t items = shape.input[0];
+  std::int64_t inputs = shape.weight[1], outputs = shape.weight[0] / shape.groups;  // of a group
+  std::int64_t kernel_rows = shape.weight[2], kernel_cols = shape.weight[3];
+  std::int64_t quads = (plan.out_cols + kQuad - 1) / kQuad;
+  std::int64_t vectors = vectors_for(outputs);
+  PlanarLayout planes{plan, kernel_cols, quads};
+
+  // Unsplit columns of a 3-wide kernel are one stream at three shifts; else each kernel column is its own stream.
+  bool shifted() const { return kernel_cols == 3 && plan.column_split == 1; }
+  std::int64_t shifts() const { return shifted() ? 3 : 1; }
+  std::int64_t streams() const { return inputs * kernel_rows * (shifted() ? 1 : kernel_cols); }
+  std::int64_t image_planes() const { return inputs * planes.plane(); }
+  std::int64_t image_error() const { return plan.out_rows * quads * vectors * kVectorBytes; }
+
+  // Byte of an image's planes at which a base stream starts; its sums are those of (channel, row, column).
+  std::int64_t stream_offset(std::int64_t stream) const {
+    const std::int64_t cols = shifted() ? 1 : kernel_cols;
+    const std::int64_t col = stream % cols, row = stream / cols % kernel_rows,
+                       channel = stream / cols / kernel_rows;
+    return channel * planes.plane() + row * planes.pitch() + planes.column(col);
+  }
+};
+
+// One group's operands, all images.
+class GroupSums {
+ public:
+  GroupSums(const Geometry& g, std::int32_t shift, const TileKernels& tiles)
+      : g_(g), shift_(shift), tiles_(tiles), blocks_(blocks_of(g.vectors)) {
+    planes_.at_least(g.items * g.image_planes());
+    error_.at_least(g.items * g.image_error());
+  }
+
+  void pack(const std::uint8_t* x, const std::uint8_t* dy, std::int64_t group) {
+    const std::int64_t in_step = g_.inputs * g_.shape.groups, out_step = g_.outputs * g_.shape.groups;
+    at::parallel_for(0, g_.items, grain(), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t item = begin; item < end; ++item) {
+        const std::int64_t in_pixels = g_.plan.source_rows * g_.plan.source_cols;
+        pack_planes(g_.plan, g_.planes,
+                    {x + item * in_pixels * in_step + group * g_.inputs, g_.inputs, in_step, shift_},
+                    planes_.at_least(0) + item * g_.image_planes());
+        const std::int64_t out_pixels = g_.plan.out_rows * g_.plan.out_cols;
+        std::uint8_t* error = error_.at_least(0) + item * g_.image_error();
+        for (const Block& block : blocks_) {
+          pack_columns({dy + item * out_pixels * out_step + group * g_.outputs + block.first * kLanes,
+                        g_.outputs - block.first * kLanes, out_step, 0},
+                       g_.plan.out_rows, g_.plan.out_cols, block.vectors, error);
+          error += g_.plan.out_rows * g_.quads * block.vectors * kVectorBytes;
+        }
+      }
+    });
+  }
+
+  // sum[(stream · shifts + shift) · vectors · 16 + output]
+  std::vector<std::int64_t> sums() {
+    std::vector<std::int64_t> total(
+        static_cast<std::size_t>(g_.streams() * g_.shifts() * g_.vectors * kLanes));
+    std::vector<Tile> tiles = list_tiles();
+    at::parallel_for(0, static_cast<std::int64_t>(tiles.size()), grain(),
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t i = begin; i < end; ++i)
+                         work(tiles[static_cast<std::size_t>(i)], total.data());
+                     });
+    return total;
+  }
+
+ private:
+  struct Tile {
+    Block block;
+    std::int64_t first_stream;
+    int streams;
+  };
+
+  std::int64_t grain() const { return g_.shape.macs() * g_.items < 2'000'000 ? g_.items * 1000 : 1; }
+
+  std::vector<Tile> list_tiles() const {
+    std::vector<Tile> tiles;
+    for (const Block& block : blocks_) {
+      const std::int64_t most = tiles_.most_streams(block.vectors, static_cast<int>(g_.shifts()));
+      for (std::int64_t first = 0; first < g_.streams(); first += most) {
+        tiles.push_back({block, first, static_cast<int>(std::min(most, g_.streams() - first))});
+      }
+    }
+    return tiles;
+  }
+
+  void work(const Tile& tile, std::int64_t* total) {
+    const std::int64_t count = tile.streams * g_.shifts() * tile.block.vectors * kLanes;
+    thread_local Scratch<std::int32_t> sum_memory;
+    std::int32_t* sum = sum_memory.at_least(count);
+    std::fill_n(sum, count, 0);
+    std::vector<const std::int8_t*> streams(static_cast<std::size_t>(tile.streams));
+    GradientTile part;
+    part.stream = streams.data();
+    part.streams = tile.streams;
+    part.shifts = static_cast<int>(g_.shifts());
+    part.quads = g_.quads;
+    part.pitch = g_.plan.row_step * g_.planes.pitch();
+    part.error_pitch = g_.quads * tile.block.vectors * kVectorBytes;
+    part.sum = sum;
+    std::int64_t terms = 0;
+    const std::int64_t row_terms = g_.plan.out_cols;
+    for (std::int64_t item = 0; item < g_.items; ++item) {
+      for (std::int64_t row = 0; row < g_.plan.out_rows;) {
+        // Signed times unsigned: half of what kMostTerms allows for is left unused.
+        const std::int64_t room = std::max<std::int64_t>(1, (kMostTerms - terms) / row_terms);
+        part.rows = std::min(room, g_.plan.out_rows - row);
+        for (int s = 0; s < tile.streams; ++s) {
+          streams[static_cast<std::size_t>(s)] = planes_.at_least(0) + item * g_.image_planes() +
+                                                 row * part.pitch + g_.stream_offset(tile.first_stream + s);
+        }
+        part.error = error_.at_least(0) + item * g_.image_error() +
+                     (tile.block.first * g_.plan.out_rows * g_.quads) * kVectorBytes + row * part.error_pitch;
+        tiles_.gradient_tile(part, tile.block.vectors);
+        row += part.rows;
+        terms += part.rows * row_terms;
+        if (terms + row_terms > kMostTerms) {
+          flush(tile, sum, total);
+          terms = 0;
+        }
+      }
+    }
+    flush(tile, sum, total);
+  }
+
+  void flush(const Tile& tile, std::int32_t* sum, std::int64_t* total) const {
+    const std::int64_t lanes = tile.block.vectors * kLanes;
+    for (std::int64_t i = 0; i < tile.streams * g_.shifts(); ++i) {
+      std::int64_t* to =
+          total + ((tile.first_stream * g_.shifts() + i) * g_.vectors + tile.block.first) * kLanes;
+      for (std::int64_t lane = 0; lane < lanes; ++lane) to[lane] += sum[i * lanes + lane];
+    }
+    std::fill_n(sum, tile.streams * g_.shifts() * lanes, 0);
+  }
+
+  const Geometry& g_;
+  const std::int32_t shift_;  // of the input's codes
+  const TileKernels& tiles_;
+  const std::vector<Block> blocks_;
+  Scratch<std::int8_t> planes_;
+  Scratch<std::uint8_t> error_;
+};
+
+}  // namespace
+
+at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,
+                                  const TileKernels& tiles) {
+  const Geometry g{shape};
+  at::Tensor dw = at::empty(shape.weight, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
+  const GradientSums edges(dy, x, shape);
+  const std::int32_t shift = Affine::of(x).shift;
+  GroupSums sums(g, shift, tiles);
+  for (std::int64_t group = 0; group < shape.groups; ++group) {
+    sums.pack(x.code.data_ptr<std::uint8_t>(), dy.code.data_ptr<std::uint8_t>(), group);
+    const std::vector<std::int64_t> total = sums.sums();
+    float* out = dw.data_ptr<float>() + group * g.outputs * g.kernel_rows * g.kernel_cols * g.inputs;
+    at::parallel_for(
+        0, g.outputs, std::max<std::int64_t>(1, 20'000 / (g.inputs * g.kernel_rows * g.kernel_cols)),
+        [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t o = begin; o < end; ++o) {
+            for (std::int64_t ky = 0; ky < g.kernel_rows; ++ky) {
+              for (std::int64_t kx = 0; kx < g.kernel_cols; ++kx) {
+                for (std::int64_t c = 0; c < g.inputs; ++c) {
+                  const std::int64_t stream = (c * g.kernel_rows + ky) * g.kernel_cols + kx;
+                  const std::int64_t sum = total[static_cast<std::size_t>(stream * g.vectors * kLanes + o)];
+                  out[((o * g.kernel_rows + ky) * g.kernel_cols + kx) * g.inputs + c] =
+                      edges.value(sum, shift, group * g.outputs + o, group * g.inputs + c, ky, kx);
+                }
+              }
+            }
+          }
+        });
+  }
+  return dw;
+}
+
+}  // namespace lowtide::integer

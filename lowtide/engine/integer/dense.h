@@ -1,0 +1,205 @@
+#pragma once
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "lowtide/engine/integer/pack.h"
+#include "lowtide/engine/integer/plan.h"
+#include "lowtide/engine/integer/scratch.h"
+#include "lowtide/engine/integer/tiles.h"
+
+// The walk that a convolution's output and its input gradient have in common: pack an image, sum the tiles row by
+// row, hand each row of integer sums to whoever makes floats of them.
+
+namespace lowtide::integer {
+
+// Vectors that a kernel works on together.
+struct Block {
+  std::int64_t first = 0;  // vector
+  int vectors = 0;
+};
+
+// Fours, then a two and a one; or threes, where three vectors belong together.
+inline std::vector<Block> blocks_of(std::int64_t vectors, bool threes = false) {
+  std::vector<Block> blocks;
+  for (std::int64_t first = 0; first < vectors;) {
+    const std::int64_t left = vectors - first;
+    const int now = threes ? 3 : left >= kMostVectors ? kMostVectors : left >= 2 ? 2 : 1;
+    blocks.push_back({first, now});
+    first += now;
+  }
+  return blocks;
+}
+
+inline std::int64_t vectors_for(std::int64_t channels) { return (channels + kLanes - 1) / kLanes; }
+inline std::int64_t quads_for(std::int64_t channels) { return (channels + kQuad - 1) / kQuad; }
+
+// The weights of one phase as the tiles read them: block after block, [tap][quad][vector of the block][16][4].
+class PackedWeights {
+ public:
+  PackedWeights(std::int64_t vectors, std::int64_t taps, std::int64_t quads, bool threes = false)
+      : blocks(blocks_of(vectors, threes)), vector_bytes_(taps * quads * kVectorBytes), quads_(quads) {
+    memory_.at_least(std::max<std::int64_t>(1, vectors * vector_bytes_));
+  }
+
+  // Where the 64 bytes of one vector stand.
+  std::uint8_t* at(const Block& block, int vector, std::int64_t tap, std::int64_t quad) {
+    return memory_.at_least(0) + block.first * vector_bytes_ +
+           ((tap * quads_ + quad) * block.vectors + vector) * kVectorBytes;
+  }
+  const std::uint8_t* of(const Block& block) { return memory_.at_least(0) + block.first * vector_bytes_; }
+
+  const std::vector<Block> blocks;
+
+ private:
+  std::int64_t vector_bytes_, quads_;
+  Scratch<std::uint8_t> memory_;
+};
+
+// One row of sums: [pixel][block.vectors · 16], with what turns them into floats.
+struct SumRow {
+  Block block;
+  const std::int32_t* sum = nullptr;
+  const std::int32_t* box = nullptr;  // Σ of the signed input codes under each pixel's valid taps
+  std::size_t row_class = 0;
+  const std::vector<Phase::Run>* runs = nullptr;
+  float* out = nullptr;       // of the row's first pixel, at the group's first channel
+  std::int64_t out_step = 0;  // floats from a pixel to the next
+};
+
+// Operands of one phase within one group. Epilogue has: row(const SumRow&) const.
+template <typename Epilogue>
+struct PhaseOperands {
+  PackedWeights weights;
+  Epilogue epilogue;
+};
+
+// The image that is packed, and the float tensor that is written, both channels last.
+struct DenseCall {
+  const std::uint8_t* code = nullptr;
+  std::int64_t items = 0, groups = 1;
+  std::int64_t in_channels = 0, out_channels = 0;  // of one group
+  std::int32_t shift = 0;                          // see Affine
+  float* out = nullptr;
+};
+
+template <typename Epilogue>
+class DenseWalk {
+ public:
+  // `operands` are ordered by group, then by phase.
+  DenseWalk(const Plan& plan, const DenseCall& call, std::vector<PhaseOperands<Epilogue>>& operands,
+            const TileKernels& tiles)
+      : plan_(plan), call_(call), operands_(operands), tiles_(tiles), quads_(quads_for(call.in_channels)) {
+    for (const Phase& phase : plan.phases) {
+      std::vector<std::int32_t>& offsets = tap_offsets_.emplace_back();
+      for (const Tap& tap : phase.taps) {
+        offsets.push_back(static_cast<std::int32_t>((tap.row * plan.pitch() + plan.column(tap.col)) * kQuad));
+      }
+    }
+  }
+
+  void run(std::int64_t macs) {
+    const std::int64_t rows = plan_.rows_of_longest_phase();
+    const std::int64_t stretch = rows_at_once(rows);
+    const std::int64_t stretches = (rows + stretch - 1) / stretch;
+    const std::int64_t pieces = call_.items * call_.groups * stretches;
+    // A core does some 200 products of bytes a nanosecond: below two million it is done before a second is awake.
+    const std::int64_t grain = macs < 2'000'000 ? pieces : 1;
+    at::parallel_for(0, pieces, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t piece = begin; piece < end; ++piece) {
+        const std::int64_t first = piece % stretches * stretch;
+        const std::int64_t group = piece / stretches % call_.groups;
+        work(piece / stretches / call_.groups, group, first, std::min(rows, first + stretch));
+      }
+    });
+  }
+
+ private:
+  // The packed rows of a piece are to stay in the second-level cache beside the weights; and a small batch of large
+  // images is cut so that several cores find work.
+  std::int64_t rows_at_once(std::int64_t rows) const {
+    constexpr std::int64_t kCacheBytes = 256 * 1024;
+    const std::int64_t row_bytes = quads_ * kQuad * plan_.pitch();
+    const std::int64_t fit = (kCacheBytes / row_bytes - plan_.tap_reach()) / plan_.row_step;
+    const std::int64_t pieces = call_.items * call_.groups;
+    const std::int64_t share = pieces >= 8 ? rows : std::max<std::int64_t>(4, rows * pieces / 8);
+    return std::clamp<std::int64_t>(std::min(fit, share), 1, rows);
+  }
+
+  // Rows [first, last) of every phase of one image's group.
+  void work(std::int64_t item, std::int64_t group, std::int64_t first, std::int64_t last) const {
+    thread_local Scratch<std::int8_t> packed_memory;
+    thread_local Scratch<std::int32_t> channel_sum_memory;
+    const std::int64_t packed_first = first * plan_.row_step;
+    const std::int64_t packed_rows =
+        std::min(plan_.packed_rows, (last - 1) * plan_.row_step + plan_.tap_reach()) - packed_first;
+    const std::int64_t pixels = packed_rows * plan_.pitch();
+    const std::int64_t all_channels = call_.in_channels * call_.groups;
+    std::int8_t* packed = packed_memory.at_least(quads_ * pixels * kQuad);
+    std::int32_t* channel_sums = channel_sum_memory.at_least(pixels);
+    const ImageCodes image{
+        call_.code + item * plan_.source_rows * plan_.source_cols * all_channels + group * call_.in_channels,
+        call_.in_channels, all_channels, call_.shift};
+    pack_quads(plan_, image, packed_first, packed_rows, packed);
+    tiles_.channel_sums(packed, quads_, pixels * kQuad, pixels, channel_sums);
+    for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
+      const std::int64_t end = std::min(last, plan_.phases[i].rows);
+      if (first < end) phase_rows(i, item, group, first, end, {packed, channel_sums, pixels});
+    }
+  }
+
+  struct Packed {
+    const std::int8_t* code;
+    const std::int32_t* channel_sums;
+    std::int64_t pixels;
+  };
+
+  void phase_rows(std::size_t index, std::int64_t item, std::int64_t group, std::int64_t first,
+                  std::int64_t last, const Packed& packed) const {
+    thread_local Scratch<std::int32_t> box_memory, sum_memory;
+    const Phase& phase = plan_.phases[index];
+    const std::vector<std::int32_t>& taps = tap_offsets_[index];
+    PhaseOperands<Epilogue>& operands =
+        operands_[static_cast<std::size_t>(group) * plan_.phases.size() + index];
+    std::int32_t* box = box_memory.at_least((last - first) * phase.cols);
+    std::int32_t* sum = sum_memory.at_least(phase.cols * kMostVectors * kLanes);
+    const std::int64_t row_pixels = plan_.row_step * plan_.pitch();
+    for (std::int64_t row = 0; row < last - first; ++row) {
+      sum_taps(packed.channel_sums + row * row_pixels, taps.data(), taps.size(), phase.cols,
+               box + row * phase.cols);
+    }
+    DotRow dot;
+    dot.tap = taps.data();
+    dot.taps = static_cast<int>(taps.size());
+    dot.quads = quads_;
+    dot.plane = packed.pixels * kQuad;
+    dot.sum = sum;
+    dot.pixels = phase.cols;
+    const std::int64_t out_channels = call_.out_channels * call_.groups;
+    for (const Block& block : operands.weights.blocks) {
+      dot.weight = operands.weights.of(block);
+      for (std::int64_t row = first; row < last; ++row) {
+        dot.input = packed.code + (row - first) * row_pixels * kQuad;
+        tiles_.dot_row(dot, block.vectors);
+        const std::int64_t out_row = item * plan_.out_rows + phase.first_row + row * plan_.out_row_step;
+        operands.epilogue.row({block, sum, box + (row - first) * phase.cols,
+                               static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(row)]),
+                               &phase.col_runs,
+                               call_.out + (out_row * plan_.out_cols + phase.first_col) * out_channels +
+                                   group * call_.out_channels,
+                               plan_.out_col_step * out_channels});
+      }
+    }
+  }
+
+  const Plan& plan_;
+  const DenseCall call_;
+  std::vector<PhaseOperands<Epilogue>>& operands_;
+  const TileKernels& tiles_;
+  const std::int64_t quads_;
+  std::vector<std::vector<std::int32_t>> tap_offsets_;
+};
+
+}  // namespace lowtide::integer

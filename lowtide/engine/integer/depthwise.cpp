@@ -1,0 +1,267 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "lowtide/base/simd.h"
+#include "lowtide/engine/integer/affine.h"
+#include "lowtide/engine/integer/gradient_sums.h"
+#include "lowtide/engine/integer/plan.h"
+#include "lowtide/engine/integer/products.h"
+#include "lowtide/engine/integer/tiles.h"
+
+// A depthwise convolution has nine products an output where a dense one has hundreds: it is bound by memory and by
+// widening bytes, not by products. Lanes are channels, which never mix; so the weights' scales stay a factor of every
+// sum, and the input gradient is the same walk as the output, over another plan.
+
+namespace lowtide::integer {
+namespace {
+
+// Constants of one phase; with x = sx (qx - zx) + ex and w = sw (qw - zw) + ew and n valid taps,
+//   Σ x·w = sx sw (Σ qx (qw - zw) - zx Σ (qw - zw)) + sx ew (Σ qx - n zx) + ex (sw Σ (qw - zw) + n ew).
+struct PhaseConstants {
+  struct ValidTap {
+    std::int64_t weight;  // element of `weights` at which the tap's channels start
+    std::int64_t source;  // element of the image relative to where the output stands
+  };
+  std::vector<std::vector<ValidTap>> taps;  // by class
+  std::vector<std::int32_t> class_sum;      // - zx Σ (qw - zw), [class][channel]
+  std::vector<float> class_value;           // ex (sw Σ (qw - zw) + n ew) - n zx sx ew
+};
+
+struct Weights {
+  std::vector<std::int32_t> centred;  // qw - zw, [kernel position][channel]
+  std::vector<Affine> rows;           // by channel
+  std::vector<float> scale;           // sx sw
+  std::vector<float> box_scale;       // sx ew
+
+  Weights(const Quantized& w, std::int64_t channels, std::int64_t places, const Affine& x)
+      : centred(static_cast<std::size_t>(places * channels)) {
+    const std::uint8_t* code = w.code.data_ptr<std::uint8_t>();  // [channel][place]
+    for (std::int64_t c = 0; c < channels; ++c) {
+      rows.push_back(Affine::of(w, c));
+      scale.push_back(x.scale * rows.back().scale);
+      box_scale.push_back(static_cast<float>(x.scale * rows.back().residual));
+      for (std::int64_t place = 0; place < places; ++place) {
+        centred[static_cast<std::size_t>(place * channels + c)] = code[c * places + place] - rows.back().zero;
+      }
+    }
+  }
+};
+
+PhaseConstants make_constants(const Plan& plan, const Phase& phase, const Weights& w, const Affine& x,
+                              std::int64_t kernel_cols) {
+  const std::size_t channels = w.rows.size();
+  PhaseConstants constants;
+  for (std::size_t r = 0; r < phase.row_valid.size(); ++r) {
+    for (std::size_t col = 0; col < phase.col_valid.size(); ++col) {
+      std::vector<PhaseConstants::ValidTap>& valid = constants.taps.emplace_back();
+      std::vector<std::int64_t> sums(channels);
+      for (const Tap& tap : phase.taps) {
+        if (!phase.valid(tap, r, col)) continue;
+        const std::int64_t place = tap.kernel_row * kernel_cols + tap.kernel_col;
+        const auto c = static_cast<std::int64_t>(channels);
+        valid.push_back({place * c, ((tap.row - plan.top) * plan.source_cols + tap.col - plan.left) * c});
+        for (std::size_t i = 0; i < channels; ++i)
+          sums[i] += w.centred[static_cast<std::size_t>(place * c) + i];
+      }
+      const auto n = static_cast<double>(valid.size());
+      for (std::size_t i = 0; i < channels; ++i) {
+        const auto sum = static_cast<double>(sums[i]);
+        constants.class_sum.push_back(static_cast<std::int32_t>(-x.zero * sums[i]));
+        constants.class_value.push_back(
+            static_cast<float>(x.residual * (w.rows[i].scale * sum + n * w.rows[i].residual) -
+                               n * x.zero * x.scale * w.rows[i].residual));
+      }
+    }
+  }
+  return constants;
+}
+
+struct Pixel {
+  const std::uint8_t* source;
+  const PhaseConstants::ValidTap* taps;
+  std::size_t count;
+  const std::int32_t* class_sum;
+  const float* class_value;
+  float* out;
+};
+
+LOWTIDE_SIMD void sum_pixel(const Pixel& pixel, const std::int32_t* weights, const float* scale,
+                            const float* box_scale, std::int64_t channels) {
+  std::int64_t first = 0;
+  for (; first + kLanes <= channels; first += kLanes) {
+    std::int32_t sum[kLanes], box[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) {
+      sum[lane] = pixel.class_sum[first + lane];
+      box[lane] = 0;
+    }
+    for (std::size_t tap = 0; tap < pixel.count; ++tap) {
+      const std::uint8_t* x = pixel.source + pixel.taps[tap].source + first;
+      const std::int32_t* w = weights + pixel.taps[tap].weight + first;
+      for (int lane = 0; lane < kLanes; ++lane) {
+        sum[lane] += x[lane] * w[lane];
+        box[lane] += x[lane];
+      }
+    }
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const std::int64_t c = first + lane;
+      pixel.out[c] = static_cast<float>(sum[lane]) * scale[c] +
+                     (static_cast<float>(box[lane]) * box_scale[c] + pixel.class_value[c]);
+    }
+  }
+  for (std::int64_t c = first; c < channels; ++c) {
+    std::int32_t sum = pixel.class_sum[c], box = 0;
+    for (std::size_t tap = 0; tap < pixel.count; ++tap) {
+      const std::uint8_t x = pixel.source[pixel.taps[tap].source + c];
+      sum += x * weights[pixel.taps[tap].weight + c];
+      box += x;
+    }
+    pixel.out[c] =
+        static_cast<float>(sum) * scale[c] + (static_cast<float>(box) * box_scale[c] + pixel.class_value[c]);
+  }
+}
+
+// Output rows of a phase, of one image.
+void walk_row(const Plan& plan, const Phase& phase, const PhaseConstants& constants, const Weights& w,
+              std::int64_t row, const std::uint8_t* image, float* out) {
+  const auto channels = static_cast<std::int64_t>(w.rows.size());
+  const std::int64_t out_row = phase.first_row + row * plan.out_row_step;
+  for (std::int64_t col = 0; col < phase.cols; ++col) {
+    const auto of_class =
+        static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(row)]) * phase.col_valid.size() +
+        static_cast<std::size_t>(phase.col_class[static_cast<std::size_t>(col)]);
+    const std::int64_t out_col = phase.first_col + col * plan.out_col_step;
+    const std::int64_t source = row * plan.row_step * plan.source_cols + col * plan.column_split;
+    const auto& taps = constants.taps[of_class];
+    sum_pixel({image + source * channels, taps.data(), taps.size(),
+               constants.class_sum.data() + of_class * w.rows.size(),
+               constants.class_value.data() + of_class * w.rows.size(),
+               out + (out_row * plan.out_cols + out_col) * channels},
+              w.centred.data(), w.scale.data(), w.box_scale.data(), channels);
+  }
+}
+
+at::Tensor walk(const Plan& plan, const Quantized& x, const Quantized& w, const ConvShape& shape) {
+  const std::int64_t items = shape.input[0], channels = shape.input[1];
+  at::Tensor y = at::empty({items, channels, plan.out_rows, plan.out_cols},
+                           x.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
+  const Affine input = Affine::of(x);
+  const Weights weights(w, channels, shape.weight[2] * shape.weight[3], input);
+  std::vector<PhaseConstants> constants;
+  for (const Phase& phase : plan.phases) {
+    constants.push_back(make_constants(plan, phase, weights, input, shape.weight[3]));
+  }
+  const std::int64_t grain = std::max<std::int64_t>(1, 20'000 * items / std::max<std::int64_t>(1, y.numel()));
+  at::parallel_for(0, items, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const std::uint8_t* image =
+          x.code.data_ptr<std::uint8_t>() + item * plan.source_rows * plan.source_cols * channels;
+      float* out = y.data_ptr<float>() + item * plan.out_rows * plan.out_cols * channels;
+      for (std::size_t i = 0; i < plan.phases.size(); ++i) {
+        for (std::int64_t row = 0; row < plan.phases[i].rows; ++row) {
+          walk_row(plan, plan.phases[i], constants[i], weights, row, image, out);
+        }
+      }
+    }
+  });
+  return y;
+}
+
+// sum[c] += Σ_col error[col · channels + c] · input[col · step + c]
+LOWTIDE_SIMD void add_row_products(const std::uint8_t* error, const std::uint8_t* input, std::int64_t cols,
+                                   std::int64_t step, std::int64_t channels, std::int32_t* sum) {
+  std::int64_t first = 0;
+  for (; first + kLanes <= channels; first += kLanes) {
+    std::int32_t total[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) total[lane] = sum[first + lane];
+    for (std::int64_t col = 0; col < cols; ++col) {
+      const std::uint8_t* e = error + col * channels + first;
+      const std::uint8_t* x = input + col * step + first;
+      for (int lane = 0; lane < kLanes; ++lane) total[lane] += e[lane] * x[lane];
+    }
+    for (int lane = 0; lane < kLanes; ++lane) sum[first + lane] = total[lane];
+  }
+  for (std::int64_t c = first; c < channels; ++c) {
+    for (std::int64_t col = 0; col < cols; ++col) sum[c] += error[col * channels + c] * input[col * step + c];
+  }
+}
+
+// Σ q qx of one image, [kernel position][channel], added to `total`.
+void add_image_products(const Plan& plan, const std::uint8_t* error, const std::uint8_t* input,
+                        std::int64_t channels, std::vector<std::int32_t>& sum,
+                        std::vector<std::int64_t>& total) {
+  const Phase& phase = plan.phases[0];
+  std::int64_t terms = 0;
+  const auto flush = [&] {
+    for (std::size_t i = 0; i < sum.size(); ++i) total[i] += sum[i];
+    std::fill(sum.begin(), sum.end(), 0);
+    terms = 0;
+  };
+  for (std::int64_t row = 0; row < plan.out_rows; ++row) {
+    for (std::size_t tap = 0; tap < phase.taps.size(); ++tap) {
+      const std::int64_t y = row * plan.row_step + phase.taps[tap].row - plan.top;
+      if (y < 0 || y >= plan.source_rows) continue;
+      const std::int64_t x = phase.taps[tap].col - plan.left;  // of output column 0
+      const std::int64_t step = plan.column_split;
+      const std::int64_t first = x >= 0 ? 0 : (-x + step - 1) / step;
+      const std::int64_t last = std::min(plan.out_cols, (plan.source_cols - 1 - x) / step + 1);
+      if (last <= first) continue;
+      add_row_products(error + (row * plan.out_cols + first) * channels,
+                       input + (y * plan.source_cols + x + first * step) * channels, last - first,
+                       step * channels, channels, sum.data() + static_cast<std::int64_t>(tap) * channels);
+    }
+    terms += plan.out_cols;
+    if (terms + plan.out_cols > kMostTerms) flush();
+  }
+  flush();
+}
+
+}  // namespace
+
+bool is_depthwise(const ConvShape& shape) {
+  return shape.groups > 1 && shape.groups == shape.input[1] && shape.weight[0] == shape.groups;
+}
+
+at::Tensor depthwise(const Quantized& x, const Quantized& w, const ConvShape& shape) {
+  return walk(output_plan(shape), x, w, shape);
+}
+
+at::Tensor depthwise_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape) {
+  return walk(input_gradient_plan(shape), dy, w, shape);
+}
+
+at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape) {
+  const Plan plan = output_plan(shape);
+  const std::int64_t items = shape.input[0], channels = shape.input[1],
+                     places = shape.weight[2] * shape.weight[3];
+  std::vector<std::int64_t> total(static_cast<std::size_t>(places * channels));
+  std::mutex adding;  // the order does not matter to sums of integers
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, 20'000 * items / std::max<std::int64_t>(1, dy.code.numel()));
+  at::parallel_for(0, items, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<std::int32_t> sum(total.size());
+    std::vector<std::int64_t> mine(total.size());
+    for (std::int64_t item = begin; item < end; ++item) {
+      add_image_products(
+          plan, dy.code.data_ptr<std::uint8_t>() + item * plan.out_rows * plan.out_cols * channels,
+          x.code.data_ptr<std::uint8_t>() + item * plan.source_rows * plan.source_cols * channels, channels,
+          sum, mine);
+    }
+    const std::lock_guard lock(adding);
+    for (std::size_t i = 0; i < total.size(); ++i) total[i] += mine[i];
+  });
+  at::Tensor dw = at::empty(shape.weight, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
+  const GradientSums edges(dy, x, shape);
+  float* out = dw.data_ptr<float>();
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (std::int64_t place = 0; place < places; ++place) {
+      out[c * places + place] = edges.value(total[static_cast<std::size_t>(place * channels + c)], 0, c, c,
+                                            place / shape.weight[3], place % shape.weight[3]);
+    }
+  }
+  return dw;
+}
+
+}  // namespace lowtide::integer

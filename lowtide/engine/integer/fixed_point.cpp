@@ -1,0 +1,60 @@
+#include "lowtide/engine/integer/fixed_point.h"
+
+#include <limits>
+
+#include "lowtide/base/simd.h"
+
+namespace lowtide::integer {
+namespace {
+
+constexpr double kTop = (1 << 24) - 1, kMiddle = 1 << 23;
+
+LOWTIDE_SIMD void widen(const std::uint8_t* code, const Affine& row, std::int64_t columns, double* low,
+                        double* high) {
+  for (std::int64_t c = 0; c < columns; ++c) {
+    const double value =
+        static_cast<double>(row.scale) * static_cast<double>(code[c] - row.zero) + row.residual;
+    low[c] = value < low[c] ? value : low[c];
+    high[c] = value > high[c] ? value : high[c];
+  }
+}
+
+LOWTIDE_SIMD void round_row(const std::uint8_t* code, const Affine& row, std::int64_t columns,
+                            const double* low, const double* inverse, std::uint32_t* u) {
+  for (std::int64_t c = 0; c < columns; ++c) {
+    const double value =
+        static_cast<double>(row.scale) * static_cast<double>(code[c] - row.zero) + row.residual;
+    const double steps = (value - low[c]) * inverse[c] + 0.5;
+    // Negative only where a NaN is about; the result is NaN then through `middle`.
+    u[c] = static_cast<std::uint32_t>(static_cast<std::int32_t>(steps >= 0 && steps < kTop + 1 ? steps : 0));
+  }
+}
+
+}  // namespace
+
+FixedPoint::FixedPoint(const std::uint8_t* code, std::vector<Affine> rows, std::int64_t columns)
+    : scale(static_cast<std::size_t>(columns)),
+      middle(scale.size()),
+      code_(code),
+      rows_(std::move(rows)),
+      columns_(columns),
+      u_(rows_.size() * scale.size()) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::vector<double> low(scale.size(), kInfinity), high(scale.size(), -kInfinity), inverse(scale.size());
+  double poison = 0;  // NaN once a row's is: comparisons pass over it
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
+    widen(code + static_cast<std::int64_t>(row) * columns, rows_[row], columns, low.data(), high.data());
+    poison += rows_[row].residual * 0.0 + static_cast<double>(rows_[row].scale) * 0.0;
+  }
+  for (std::size_t c = 0; c < scale.size(); ++c) {
+    scale[c] = (high[c] - low[c]) / kTop;
+    inverse[c] = scale[c] > 0 ? 1 / scale[c] : 0;
+    middle[c] = low[c] + kMiddle * scale[c] + poison;
+  }
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
+    const auto at = static_cast<std::int64_t>(row) * columns;
+    round_row(code + at, rows_[row], columns, low.data(), inverse.data(), u_.data() + at);
+  }
+}
+
+}  // namespace lowtide::integer

@@ -1,0 +1,279 @@
+#include "lowtide/engine/integer/pack.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "lowtide/base/simd.h"
+#include "lowtide/engine/integer/tiles.h"
+
+namespace lowtide::integer {
+namespace {
+
+using Bytes16 = std::uint8_t __attribute__((vector_size(16)));
+using Words4 = std::uint32_t __attribute__((vector_size(16)));
+
+template <typename T>
+[[gnu::always_inline]] inline T load(const void* p) {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+template <typename T>
+[[gnu::always_inline]] inline void store(void* p, const T& value) {
+  std::memcpy(p, &value, sizeof value);
+}
+
+[[gnu::always_inline]] inline Bytes16 interleave_low(Bytes16 a, Bytes16 b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+[[gnu::always_inline]] inline Bytes16 interleave_high(Bytes16 a, Bytes16 b) {
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+
+// Four pixels of four quads each, transposed: to[quad · plane .. + 16) = the quad of each pixel.
+[[gnu::always_inline]] inline void transpose_quads(const std::uint8_t* from, std::int64_t pixel_step,
+                                                   Bytes16 shift, std::int8_t* to, std::int64_t plane) {
+  const auto shifted = [&](std::int64_t pixel) __attribute__((always_inline)) {
+    return __builtin_bit_cast(Words4, load<Bytes16>(from + pixel * pixel_step) - shift);
+  };
+  const Words4 a = shifted(0), b = shifted(1), c = shifted(2), d = shifted(3);
+  const Words4 ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+               ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Words4 cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+               cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  store(to, __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5));
+  store(to + plane, __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7));
+  store(to + 2 * plane, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
+  store(to + 3 * plane, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
+}
+
+// The same for a stretch of `blocks` times four pixels.
+LOWTIDE_SIMD void transpose_row(const std::uint8_t* from, std::int64_t pixel_step, std::int64_t blocks,
+                                std::int64_t quads, std::int32_t shift, std::int8_t* to, std::int64_t plane) {
+  const Bytes16 shifts = Bytes16{} + static_cast<std::uint8_t>(shift);
+  for (std::int64_t block = 0; block < blocks; ++block, from += 4 * pixel_step, to += 4 * kQuad) {
+    for (std::int64_t quad = 0; quad < quads; quad += 4) {
+      transpose_quads(from + quad * kQuad, pixel_step, shifts, to + quad * plane, plane);
+    }
+  }
+}
+
+std::uint32_t quad_of(const std::uint8_t* code, std::int64_t channels, std::int32_t shift) {
+  std::uint32_t quad = 0;
+  for (std::int64_t c = 0; c < std::min<std::int64_t>(channels, kQuad); ++c) {
+    quad |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(code[c] - shift)) << (8 * c);
+  }
+  return quad;
+}
+
+// Source columns that fall into the packed image.
+struct Span {
+  std::int64_t first, last;
+};
+
+Span columns_within(const Plan& plan) {
+  return {std::max<std::int64_t>(0, -plan.left), std::min(plan.source_cols, plan.packed_cols - plan.left)};
+}
+
+// Columns of one remainder: where they start in the source and in the packed row, and how many there are.
+struct SplitColumns {
+  std::int64_t source, packed, count;
+};
+
+SplitColumns split_columns(const Span& span, std::int64_t left, std::int64_t split, std::int64_t width,
+                           std::int64_t remainder) {
+  const std::int64_t first = span.first + (remainder - (span.first + left) % split + split) % split;
+  const std::int64_t count = first < span.last ? (span.last - first + split - 1) / split : 0;
+  return {first, remainder * width + (first + left) / split, count};
+}
+
+void pack_quad_row(const Plan& plan, const ImageCodes& image, const std::uint8_t* row, std::int64_t plane,
+                   std::int8_t* packed) {
+  const std::int64_t quads = (image.channels + kQuad - 1) / kQuad;
+  const std::int64_t step = plan.column_split * image.pixel_step;
+  for (std::int64_t remainder = 0; remainder < plan.column_split; ++remainder) {
+    const SplitColumns columns =
+        split_columns(columns_within(plan), plan.left, plan.column_split, plan.split_width(), remainder);
+    const std::uint8_t* from = row + columns.source * image.pixel_step;
+    std::int8_t* to = packed + columns.packed * kQuad;
+    std::int64_t col = 0;
+    if (image.channels % (4 * kQuad) == 0) {
+      col = columns.count / 4 * 4;
+      transpose_row(from, step, columns.count / 4, quads, image.shift, to, plane);
+    }
+    for (; col < columns.count; ++col) {
+      for (std::int64_t quad = 0; quad < quads; ++quad) {
+        store(to + col * kQuad + quad * plane,
+              quad_of(from + col * step + quad * kQuad, image.channels - quad * kQuad, image.shift));
+      }
+    }
+  }
+}
+
+// Sixteen rows of sixteen bytes become columns: four rounds of the perfect shuffle.
+[[gnu::always_inline]] inline void transpose_bytes(std::array<Bytes16, 16>& rows) {
+  for (int round = 0; round < 4; ++round) {
+    std::array<Bytes16, 16> next;
+    for (std::size_t i = 0; i < 8; ++i) {
+      next[2 * i] = interleave_low(rows[i], rows[i + 8]);
+      next[2 * i + 1] = interleave_high(rows[i], rows[i + 8]);
+    }
+    rows = next;
+  }
+}
+
+// `kCols` pixels, every channel: to[channel · plane .. + kCols) = the channel of each pixel.
+template <std::size_t kCols>
+LOWTIDE_SIMD void transpose_columns(const std::uint8_t* from, std::int64_t step, std::int64_t channels,
+                                    std::int32_t shift, std::int8_t* to, std::int64_t plane) {
+  const Bytes16 shifts = Bytes16{} + static_cast<std::uint8_t>(shift);
+  for (std::int64_t channel = 0; channel < channels; channel += kLanes) {
+    std::array<Bytes16, 16> block{};
+    for (std::size_t i = 0; i < kCols; ++i) {
+      block[i] = load<Bytes16>(from + static_cast<std::int64_t>(i) * step + channel) - shifts;
+    }
+    transpose_bytes(block);
+    for (std::size_t i = 0; i < 16; ++i) {
+      std::memcpy(to + (channel + static_cast<std::int64_t>(i)) * plane, &block[i], kCols);
+    }
+  }
+}
+
+void pack_plane_row(const Plan& plan, const PlanarLayout& layout, const ImageCodes& image,
+                    const std::uint8_t* row, std::int8_t* packed) {
+  const std::int64_t step = layout.split * image.pixel_step;
+  for (std::int64_t remainder = 0; remainder < layout.split; ++remainder) {
+    const SplitColumns columns =
+        split_columns(columns_within(plan), plan.left, layout.split, layout.width, remainder);
+    const std::uint8_t* from = row + columns.source * image.pixel_step;
+    std::int8_t* to = packed + columns.packed;
+    std::int64_t col = 0;
+    const auto whole_blocks = [&]<std::int64_t kCols>() {
+      for (; col + kCols <= columns.count; col += kCols) {
+        transpose_columns<kCols>(from + col * step, step, image.channels, image.shift, to + col,
+                                 layout.plane());
+      }
+    };
+    if (image.channels % kLanes == 0) {
+      whole_blocks.operator()<16>();
+      whole_blocks.operator()<8>();
+      whole_blocks.operator()<4>();
+    }
+    for (; col < columns.count; ++col) {
+      for (std::int64_t channel = 0; channel < image.channels; ++channel) {
+        to[channel * layout.plane() + col] =
+            static_cast<std::int8_t>(from[col * step + channel] - image.shift);
+      }
+    }
+  }
+}
+
+// Four columns of up to sixteen channels; missing ones are zeros.
+void pack_column_quad(const std::uint8_t* from, std::int64_t pixel_step, std::int64_t cols,
+                      std::int64_t channels, std::uint8_t* packed) {
+  std::array<Bytes16, 4> column{};
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(cols, kQuad); ++i) {
+    const std::uint8_t* pixel = from + i * pixel_step;
+    if (channels >= kLanes) {
+      column[static_cast<std::size_t>(i)] = load<Bytes16>(pixel);
+    } else {
+      std::memcpy(&column[static_cast<std::size_t>(i)], pixel, static_cast<std::size_t>(channels));
+    }
+  }
+  const Bytes16 even_low = interleave_low(column[0], column[2]),
+                odd_low = interleave_low(column[1], column[3]);
+  const Bytes16 even_high = interleave_high(column[0], column[2]),
+                odd_high = interleave_high(column[1], column[3]);
+  store(packed, interleave_low(even_low, odd_low));
+  store(packed + 16, interleave_high(even_low, odd_low));
+  store(packed + 32, interleave_low(even_high, odd_high));
+  store(packed + 48, interleave_high(even_high, odd_high));
+}
+
+constexpr std::int64_t kSumBlock = 256;  // sixteen AVX-512 registers of sums
+
+LOWTIDE_SIMD void sum_block(const std::uint8_t* code, std::int64_t items, std::int64_t step, std::int64_t n,
+                            std::int32_t* sum) {
+  std::array<std::int32_t, kSumBlock> total{};
+  if (n == kSumBlock) {
+    for (std::int64_t item = 0; item < items; ++item) {
+      for (std::int64_t i = 0; i < kSumBlock; ++i)
+        total[static_cast<std::size_t>(i)] += code[item * step + i];
+    }
+  } else {
+    for (std::int64_t item = 0; item < items; ++item) {
+      for (std::int64_t i = 0; i < n; ++i) total[static_cast<std::size_t>(i)] += code[item * step + i];
+    }
+  }
+  std::copy_n(total.begin(), n, sum);
+}
+
+}  // namespace
+
+void pack_quads(const Plan& plan, const ImageCodes& image, std::int64_t first, std::int64_t rows,
+                std::int8_t* packed) {
+  const std::int64_t quads = (image.channels + kQuad - 1) / kQuad;
+  const std::int64_t row_bytes = plan.pitch() * kQuad, plane = rows * row_bytes;
+  std::memset(packed, 0, static_cast<std::size_t>(quads * plane));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t source = first + row - plan.top;
+    if (source < 0 || source >= plan.source_rows) continue;
+    pack_quad_row(plan, image, image.code + source * plan.source_cols * image.pixel_step, plane,
+                  packed + row * row_bytes);
+  }
+}
+
+PlanarLayout::PlanarLayout(const Plan& plan, std::int64_t kernel_cols, std::int64_t quads)
+    : rows(plan.packed_rows),
+      split(plan.column_split),
+      width(std::max(plan.split_width(), (kernel_cols - 1) / plan.column_split + kQuad * quads)) {}
+
+void pack_planes(const Plan& plan, const PlanarLayout& layout, const ImageCodes& image, std::int8_t* packed) {
+  std::memset(packed, 0, static_cast<std::size_t>(image.channels * layout.plane()));
+  for (std::int64_t row = 0; row < layout.rows; ++row) {
+    const std::int64_t source = row - plan.top;
+    if (source < 0 || source >= plan.source_rows) continue;
+    pack_plane_row(plan, layout, image, image.code + source * plan.source_cols * image.pixel_step,
+                   packed + row * layout.pitch());
+  }
+}
+
+void pack_columns(const ImageCodes& image, std::int64_t rows, std::int64_t cols, std::int64_t vectors,
+                  std::uint8_t* packed) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t col = 0; col < cols; col += kQuad) {
+      const std::uint8_t* from = image.code + (row * cols + col) * image.pixel_step;
+      for (std::int64_t vector = 0; vector < vectors; ++vector, packed += kVectorBytes) {
+        pack_column_quad(from + vector * kLanes, image.pixel_step, cols - col,
+                         image.channels - vector * kLanes, packed);
+      }
+    }
+  }
+}
+
+LOWTIDE_SIMD void sum_taps(const std::int32_t* sums, const std::int32_t* taps, std::size_t count,
+                           std::int64_t pixels, std::int32_t* box) {
+  std::fill_n(box, pixels, 0);
+  for (std::size_t tap = 0; tap < count; ++tap) {
+    const std::int32_t* from = sums + taps[tap] / kQuad;
+    for (std::int64_t pixel = 0; pixel < pixels; ++pixel) box[pixel] += from[pixel];
+  }
+}
+
+void sum_over_items(const std::uint8_t* code, std::int64_t items, std::int64_t elements, std::int32_t* sum) {
+  const std::int64_t blocks = (elements + kSumBlock - 1) / kSumBlock;
+  // A core adds some 10 codes a nanosecond: a second thread pays from some 100,000 on.
+  const std::int64_t grain = std::max<std::int64_t>(1, 100'000 / (kSumBlock * items));
+  at::parallel_for(0, blocks, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t first = block * kSumBlock;
+      sum_block(code + first, items, elements, std::min(kSumBlock, elements - first), sum + first);
+    }
+  });
+}
+
+}  // namespace lowtide::integer

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include "lowtide/engine/engine.h"
+#include "lowtide/engine/integer/tiles.h"
+
+// The products of a convolution, and of matrices, whose operands are all bytes. Groups of any size; those of a depthwise
+// convolution have kernels of their own.
+
+namespace lowtide::integer {
+
+at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape, const TileKernels& tiles);
+at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                                 const at::Tensor& onto, const TileKernels& tiles);
+// The same by another way, for kernels of three columns and more and a stride of one.
+at::Tensor conv2d_scaled_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                                  const at::Tensor& onto, const TileKernels& tiles);
+at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,
+                                  const TileKernels& tiles);
+
+// One channel in, one channel out, as many groups as channels.
+bool is_depthwise(const ConvShape& shape);
+at::Tensor depthwise(const Quantized& x, const Quantized& w, const ConvShape& shape);
+at::Tensor depthwise_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape);
+at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape);
+
+// Stacks of matrices of the same sizes, or two matrices. At most one operand's scale may vary along the sum.
+bool scale_varies_along_sum(const Quantized& q, bool summed_first);
+at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape,
+                   const TileKernels& tiles);
+
+}  // namespace lowtide::integer

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// The innermost loops of the integer engine, on plain memory, one set for each instruction set. All are
+// sums of four products of bytes, unsigned times signed: sixteen sums side by side in a "vector", each
+// over a "quad" of four neighbours along the dimension that is summed. On VNNI a quad is one instruction.
+
+namespace lowtide::integer {
+
+inline constexpr int kLanes = 16;
+inline constexpr int kQuad = 4;
+inline constexpr int kVectorBytes = kLanes * kQuad;
+inline constexpr int kMostVectors = 4;  // a kernel works on at most this many vectors at once
+
+// One row of output pixels of a convolution, or rows of a matrix product.
+//   sum[pixel][lane] = Σ_tap Σ_quad dot(weight[tap][quad][lane], input at tap + quad·plane + 4·pixel)
+struct DotRow {
+  const std::int8_t* input = nullptr;    // of the first pixel; pixels lie 4 bytes apart
+  const std::uint8_t* weight = nullptr;  // [tap][quad][vectors][16][4]
+  const std::int32_t* tap = nullptr;     // bytes from `input`
+  int taps = 0;
+  std::int64_t quads = 0;
+  std::int64_t plane = 0;       // bytes from one quad of the input to the next
+  std::int32_t* sum = nullptr;  // out: [pixel][vectors · 16]
+  std::int64_t pixels = 0;
+};
+
+// One row of output pixels where each input channel has a scale of its own, over planes of one channel each.
+//   sum[pixel][lane] = Σ_channel scale[channel] · Σ_tap dot(weight[channel][tap][lane], input at channel·plane + tap + pixel)
+struct ScaledRow {
+  const std::int8_t* input = nullptr;    // of the first pixel; pixels lie 1 byte apart
+  const std::uint8_t* weight = nullptr;  // [channel][tap][vectors][16][4]
+  const std::int32_t* tap = nullptr;     // bytes from `input`: a quad of neighbouring columns each
+  int taps = 0;
+  std::int64_t channels = 0;
+  std::int64_t plane = 0;
+  const float* scale = nullptr;  // by channel
+  float* sum = nullptr;          // out: [pixel][vectors · 16]
+  std::int64_t pixels = 0;
+};
+
+// A tile of a convolution's weight gradient: `streams` shifted views of the input against the same error.
+//   sum[stream][lane] += Σ_row Σ_quad dot(error[row][quad][lane], stream at row·pitch + 4·quad)
+struct GradientTile {
+  const std::int8_t* const* stream = nullptr;  // first byte of each base stream
+  int streams = 0;                             // base streams; 1 .. most_streams(vectors, shifts)
+  int shifts = 1;                              // 1 or 3: each base stream is used at 0 .. shifts - 1 bytes on
+  const std::uint8_t* error = nullptr;         // [row][quad][vectors][16][4]
+  std::int64_t rows = 0, quads = 0;
+  std::int64_t pitch = 0;        // bytes from a row of a stream to the next
+  std::int64_t error_pitch = 0;  // bytes from a row of the error to the next
+  std::int32_t* sum = nullptr;   // in and out: [stream][shift][vectors · 16]
+};
+
+struct TileKernels {
+  void (*dot_row)(const DotRow& row, int vectors);               // 1 to 4 vectors
+  void (*scaled_row)(const ScaledRow& row, int vectors);         // 1 or 2
+  void (*gradient_tile)(const GradientTile& tile, int vectors);  // 1, 2 or 4
+  int (*most_streams)(int vectors, int shifts);
+  // sum[pixel] = Σ_quad Σ of the quad's four bytes at input + quad·plane + 4·pixel
+  void (*channel_sums)(const std::int8_t* input, std::int64_t quads, std::int64_t plane, std::int64_t pixels,
+                       std::int32_t* sum);
+};
+
+enum class InstructionSet { kGeneric, kAvx2, kVnni };
+
+std::string instruction_set_name(InstructionSet set);
+
+// Those that this build has and this machine can run, the fastest first.
+std::vector<InstructionSet> instruction_sets();
+
+const TileKernels& tile_kernels(InstructionSet set);
+
+}  // namespace lowtide::integer

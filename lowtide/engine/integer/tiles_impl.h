@@ -1,0 +1,231 @@
+#pragma once
+
+// The tiles, written once over the type of a vector. Included by one source file for each instruction set and
+// compiled with that set's flags: all of it lies in an unnamed namespace, so that no other file's code can
+// come to use instructions that the machine lacks.
+//
+// Vectors:: has   Sum     sixteen 32-bit sums: zero(), load(p), store(p)
+//                 Vector  a vector of 64 unsigned bytes: load(p)
+//                 Quad    four signed bytes, the same for every lane: broadcast(p)
+//                 add_dot(Sum&, Vector, Quad)
+//                 Scaled  sixteen float sums: nothing(), store(p), add_scaled(Scaled&, Sum, float)
+//                 kSums   how many Sums the registers hold besides what the loop needs
+
+#include "lowtide/engine/integer/tiles.h"
+
+namespace lowtide::integer {
+namespace {
+
+// `kPixels` pixels at once use each weight that many times, `kVectors` vectors each quad of the input.
+template <typename Vectors, int kPixels, int kVectors>
+void dot_pixels(const DotRow& row, std::int64_t first) {
+  typename Vectors::Sum sum[kPixels][kVectors];
+#pragma GCC unroll 16
+  for (int p = 0; p < kPixels; ++p) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sum[p][v] = Vectors::zero();
+  }
+  const std::uint8_t* weight = row.weight;
+  for (int tap = 0; tap < row.taps; ++tap) {
+    const std::int8_t* input = row.input + row.tap[tap] + kQuad * first;
+    for (std::int64_t quad = 0; quad < row.quads; ++quad) {
+      typename Vectors::Vector w[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) w[v] = Vectors::load(weight + kVectorBytes * v);
+#pragma GCC unroll 16
+      for (int p = 0; p < kPixels; ++p) {
+        const typename Vectors::Quad x = Vectors::broadcast(input + kQuad * p);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) Vectors::add_dot(sum[p][v], w[v], x);
+      }
+      input += row.plane;
+      weight += kVectorBytes * kVectors;
+    }
+  }
+  std::int32_t* out = row.sum + first * kVectors * kLanes;
+#pragma GCC unroll 16
+  for (int p = 0; p < kPixels; ++p) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) Vectors::store(out + (p * kVectors + v) * kLanes, sum[p][v]);
+  }
+}
+
+template <typename Vectors, int kVectors>
+void dot_row_of(const DotRow& row) {
+  constexpr int kMost = Vectors::kSums / kVectors >= 8 ? 8 : Vectors::kSums / kVectors >= 4 ? 4 : 2;
+  std::int64_t pixel = 0;
+  for (; pixel + kMost <= row.pixels; pixel += kMost) dot_pixels<Vectors, kMost, kVectors>(row, pixel);
+  if constexpr (kMost >= 8) {
+    if (pixel + 4 <= row.pixels) {
+      dot_pixels<Vectors, 4, kVectors>(row, pixel);
+      pixel += 4;
+    }
+  }
+  if constexpr (kMost >= 4) {
+    if (pixel + 2 <= row.pixels) {
+      dot_pixels<Vectors, 2, kVectors>(row, pixel);
+      pixel += 2;
+    }
+  }
+  if (pixel < row.pixels) dot_pixels<Vectors, 1, kVectors>(row, pixel);
+}
+
+template <typename Vectors>
+void dot_row(const DotRow& row, int vectors) {
+  if (vectors == 1) return dot_row_of<Vectors, 1>(row);
+  if (vectors == 2) return dot_row_of<Vectors, 2>(row);
+  if (vectors == 3) return dot_row_of<Vectors, 3>(row);
+  dot_row_of<Vectors, 4>(row);
+}
+
+template <typename Vectors, int kPixels, int kVectors>
+void scaled_pixels(const ScaledRow& row, std::int64_t first) {
+  typename Vectors::Scaled total[kPixels][kVectors];
+#pragma GCC unroll 16
+  for (int p = 0; p < kPixels; ++p) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) total[p][v] = Vectors::nothing();
+  }
+  const std::uint8_t* weight = row.weight;
+  const std::int8_t* input = row.input + first;
+  for (std::int64_t channel = 0; channel < row.channels; ++channel, input += row.plane) {
+    typename Vectors::Sum sum[kPixels][kVectors];
+#pragma GCC unroll 16
+    for (int p = 0; p < kPixels; ++p) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[p][v] = Vectors::zero();
+    }
+    for (int tap = 0; tap < row.taps; ++tap, weight += kVectorBytes * kVectors) {
+      typename Vectors::Vector w[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) w[v] = Vectors::load(weight + kVectorBytes * v);
+#pragma GCC unroll 16
+      for (int p = 0; p < kPixels; ++p) {
+        const typename Vectors::Quad x = Vectors::broadcast(input + row.tap[tap] + p);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) Vectors::add_dot(sum[p][v], w[v], x);
+      }
+    }
+#pragma GCC unroll 16
+    for (int p = 0; p < kPixels; ++p) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) Vectors::add_scaled(total[p][v], sum[p][v], row.scale[channel]);
+    }
+  }
+  float* out = row.sum + first * kVectors * kLanes;
+#pragma GCC unroll 16
+  for (int p = 0; p < kPixels; ++p) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) Vectors::store(out + (p * kVectors + v) * kLanes, total[p][v]);
+  }
+}
+
+// Twice as many sums are alive here, integers and floats.
+template <typename Vectors, int kVectors>
+void scaled_row_of(const ScaledRow& row) {
+  constexpr int kMost = Vectors::kSums / (2 * kVectors) >= 8   ? 8
+                        : Vectors::kSums / (2 * kVectors) >= 4 ? 4
+                                                               : 1;
+  std::int64_t pixel = 0;
+  for (; pixel + kMost <= row.pixels; pixel += kMost) scaled_pixels<Vectors, kMost, kVectors>(row, pixel);
+  if constexpr (kMost >= 8) {
+    if (pixel + 4 <= row.pixels) {
+      scaled_pixels<Vectors, 4, kVectors>(row, pixel);
+      pixel += 4;
+    }
+  }
+  if constexpr (kMost >= 4) {
+    if (pixel + 2 <= row.pixels) {
+      scaled_pixels<Vectors, 2, kVectors>(row, pixel);
+      pixel += 2;
+    }
+  }
+  if (pixel < row.pixels) scaled_pixels<Vectors, 1, kVectors>(row, pixel);
+}
+
+template <typename Vectors>
+void scaled_row(const ScaledRow& row, int vectors) {
+  if (vectors == 1) return scaled_row_of<Vectors, 1>(row);
+  scaled_row_of<Vectors, 2>(row);
+}
+
+template <typename Vectors, int kStreams, int kShifts, int kVectors>
+void gradient_streams(const GradientTile& tile) {
+  typename Vectors::Sum sum[kStreams][kShifts][kVectors];
+  const std::int8_t* stream[kStreams];
+#pragma GCC unroll 16
+  for (int s = 0; s < kStreams; ++s) {
+    stream[s] = tile.stream[s];
+#pragma GCC unroll 4
+    for (int k = 0; k < kShifts; ++k) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[s][k][v] = Vectors::zero();
+    }
+  }
+  const std::uint8_t* error = tile.error;
+  for (std::int64_t row = 0; row < tile.rows; ++row) {
+    for (std::int64_t quad = 0; quad < tile.quads; ++quad) {
+      typename Vectors::Vector e[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) e[v] = Vectors::load(error + kVectorBytes * (quad * kVectors + v));
+#pragma GCC unroll 16
+      for (int s = 0; s < kStreams; ++s) {
+#pragma GCC unroll 4
+        for (int k = 0; k < kShifts; ++k) {
+          const typename Vectors::Quad x = Vectors::broadcast(stream[s] + kQuad * quad + k);
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; ++v) Vectors::add_dot(sum[s][k][v], e[v], x);
+        }
+      }
+    }
+    error += tile.error_pitch;
+#pragma GCC unroll 16
+    for (int s = 0; s < kStreams; ++s) stream[s] += tile.pitch;
+  }
+#pragma GCC unroll 16
+  for (int s = 0; s < kStreams; ++s) {
+#pragma GCC unroll 4
+    for (int k = 0; k < kShifts; ++k) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        Vectors::add_to(tile.sum + ((s * kShifts + k) * kVectors + v) * kLanes, sum[s][k][v]);
+      }
+    }
+  }
+}
+
+// Ten pointers is what the general registers hold beside the loops' own.
+template <typename Vectors>
+constexpr int streams_at_once(int vectors, int shifts) {
+  const int fit = Vectors::kSums / (vectors * shifts);
+  return fit < 1 ? 1 : fit > 10 ? 10 : fit;
+}
+
+// Finds the instance for a number of streams known only now.
+template <typename Vectors, int kStreams, int kShifts, int kVectors>
+void gradient_tile_of(const GradientTile& tile) {
+  if (tile.streams == kStreams) return gradient_streams<Vectors, kStreams, kShifts, kVectors>(tile);
+  if constexpr (kStreams > 1) gradient_tile_of<Vectors, kStreams - 1, kShifts, kVectors>(tile);
+}
+
+template <typename Vectors, int kVectors>
+void gradient_tile_of(const GradientTile& tile) {
+  if (tile.shifts == 3)
+    return gradient_tile_of<Vectors, streams_at_once<Vectors>(kVectors, 3), 3, kVectors>(tile);
+  gradient_tile_of<Vectors, streams_at_once<Vectors>(kVectors, 1), 1, kVectors>(tile);
+}
+
+template <typename Vectors>
+void gradient_tile(const GradientTile& tile, int vectors) {
+  if (vectors == 1) return gradient_tile_of<Vectors, 1>(tile);
+  if (vectors == 2) return gradient_tile_of<Vectors, 2>(tile);
+  gradient_tile_of<Vectors, 4>(tile);
+}
+
+template <typename Vectors>
+int most_streams(int vectors, int shifts) {
+  return streams_at_once<Vectors>(vectors, shifts);
+}
+
+}  // namespace
+}  // namespace lowtide::integer
