@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -69,9 +70,15 @@ void expect_independent_of_threads(const Compute& compute) {
   EXPECT_TRUE(same(results[2], results[0])) << "three threads";
 }
 
+// The engine that layers and models are tested with: CTest runs those tests once for each.
+inline std::shared_ptr<const Engine> engine_under_test() {
+  const char* name = std::getenv("LOWTIDE_TEST_ENGINE");
+  return make_engine(name != nullptr ? name : "simulated");
+}
+
 inline std::shared_ptr<Execution> execution_at(Bits bits, bool stochastic = false) {
   auto execution = std::make_shared<Execution>();
-  execution->engine = make_engine("simulated");
+  execution->engine = engine_under_test();
   execution->bits = bits;
   execution->stochastic = stochastic;
   return execution;

@@ -36,10 +36,12 @@ InvertedResidualImpl::InvertedResidualImpl(std::int64_t in, std::int64_t out, st
   shortcut_norm_ = register_module("shortcut_norm", NormAct(NormActOptions{.channels = out, .relu = false}));
 }
 
-at::Tensor InvertedResidualImpl::forward(const at::Tensor& x) {
-  const at::Tensor y = conv3_(norm2_(conv2_(norm1_(conv1_(x)))));
+Activation InvertedResidualImpl::forward(const Activation& x) {
+  auto [expanded, residual] = conv1_->branch(x);
+  const Activation y = conv3_(norm2_->deferred(conv2_(norm1_->deferred(expanded))));
   if (!adds_input_) return norm3_(y);
-  return norm3_(y, shortcut_.is_empty() ? x : shortcut_norm_(shortcut_(x)));
+  if (!shortcut_.is_empty()) residual = shortcut_norm_(shortcut_(residual));
+  return norm3_(y, residual);
 }
 
 namespace {
@@ -71,8 +73,8 @@ class CifarMobileNetV2 final : public ImageModel {
   }
 
   at::Tensor forward(const at::Tensor& images) override {
-    const at::Tensor x = blocks_->forward(norm1_(conv1_(images)));
-    return fc_(norm2_(conv2_(x)).mean({2, 3}));
+    const Activation x = blocks_->forward<Activation>(norm1_(conv1_(images)));
+    return fc_(norm2_(conv2_(x)).value.mean({2, 3}));
   }
 
  private:

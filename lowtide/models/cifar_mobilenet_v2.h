@@ -13,7 +13,7 @@ namespace lowtide {
 class InvertedResidualImpl : public torch::nn::Module {
  public:
   InvertedResidualImpl(std::int64_t in, std::int64_t out, std::int64_t expansion, std::int64_t stride);
-  at::Tensor forward(const at::Tensor& x);
+  Activation forward(const Activation& x);
 
  private:
   bool adds_input_;

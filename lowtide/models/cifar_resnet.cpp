@@ -32,9 +32,9 @@ class CifarResNet final : public ImageModel {
   }
 
   at::Tensor forward(const at::Tensor& images) override {
-    at::Tensor x = norm1_(conv1_(images));
-    for (auto& group : groups_) x = group->forward(x);
-    return fc_(x.mean({2, 3}));
+    Activation x = norm1_(conv1_(images));
+    for (auto& group : groups_) x = group->forward<Activation>(x);
+    return fc_(x.value.mean({2, 3}));
   }
 
  private:

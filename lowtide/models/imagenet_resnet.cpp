@@ -49,9 +49,9 @@ class ImageNetResNet final : public ImageModel {
   }
 
   at::Tensor forward(const at::Tensor& images) override {
-    at::Tensor x = torch::max_pool2d(norm1_(conv1_(images)), 3, 2, 1);
-    for (auto& group : groups_) x = group->forward(x);
-    return fc_(x.mean({2, 3}));
+    Activation x = torch::max_pool2d(norm1_(conv1_(images)), 3, 2, 1);
+    for (auto& group : groups_) x = group->forward<Activation>(x);
+    return fc_(x.value.mean({2, 3}));
   }
 
   std::vector<std::string> default_rules() const override {

@@ -31,9 +31,10 @@ BasicBlockImpl::BasicBlockImpl(std::int64_t in, std::int64_t out, std::int64_t s
   shortcut_norm_ = register_module("shortcut_norm", NormAct(without_relu(out)));
 }
 
-at::Tensor BasicBlockImpl::forward(const at::Tensor& x) {
-  const at::Tensor residual = shortcut_.is_empty() ? x : shortcut_norm_(shortcut_(x));
-  return norm2_(conv2_(norm1_(conv1_(x))), residual);
+Activation BasicBlockImpl::forward(const Activation& x) {
+  auto [y, residual] = conv1_->branch(x);
+  if (!shortcut_.is_empty()) residual = shortcut_norm_(shortcut_(residual));
+  return norm2_(conv2_(norm1_->deferred(y)), residual);
 }
 
 BottleneckImpl::BottleneckImpl(std::int64_t in, std::int64_t width, std::int64_t stride)
@@ -48,9 +49,10 @@ BottleneckImpl::BottleneckImpl(std::int64_t in, std::int64_t width, std::int64_t
   shortcut_norm_ = register_module("shortcut_norm", NormAct(without_relu(kExpansion * width)));
 }
 
-at::Tensor BottleneckImpl::forward(const at::Tensor& x) {
-  const at::Tensor residual = shortcut_.is_empty() ? x : shortcut_norm_(shortcut_(x));
-  return norm3_(conv3_(norm2_(conv2_(norm1_(conv1_(x))))), residual);
+Activation BottleneckImpl::forward(const Activation& x) {
+  auto [y, residual] = conv1_->branch(x);
+  if (!shortcut_.is_empty()) residual = shortcut_norm_(shortcut_(residual));
+  return norm3_(conv3_(norm2_->deferred(conv2_(norm1_->deferred(y)))), residual);
 }
 
 }  // namespace lowtide

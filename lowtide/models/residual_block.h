@@ -14,7 +14,7 @@ namespace lowtide {
 class BasicBlockImpl : public torch::nn::Module {
  public:
   BasicBlockImpl(std::int64_t in, std::int64_t out, std::int64_t stride);
-  at::Tensor forward(const at::Tensor& x);
+  Activation forward(const Activation& x);
 
  private:
   QuantConv2d conv1_, conv2_, shortcut_{nullptr};
@@ -28,7 +28,7 @@ class BottleneckImpl : public torch::nn::Module {
   static constexpr std::int64_t kExpansion = 4;
 
   BottleneckImpl(std::int64_t in, std::int64_t width, std::int64_t stride);
-  at::Tensor forward(const at::Tensor& x);
+  Activation forward(const Activation& x);
 
  private:
   QuantConv2d conv1_, conv2_, conv3_, shortcut_{nullptr};

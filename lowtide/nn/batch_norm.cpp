@@ -8,8 +8,6 @@
 namespace lowtide {
 namespace {
 
-constexpr double kEpsilon = 1e-5;
-
 class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
@@ -21,7 +19,7 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     const double unbias = n > 1 ? n / (n - 1) : 1.0;
     running_mean.mul_(1 - momentum).add_(statistics.mean, momentum);
     running_variance.mul_(1 - momentum).add_(statistics.variance, momentum * unbias);
-    const at::Tensor inverse_deviation = (statistics.variance + kEpsilon).rsqrt();
+    const at::Tensor inverse_deviation = (statistics.variance + kNormEpsilon).rsqrt();
     context->save_for_backward({x, weight, statistics.mean, inverse_deviation});
     return cpu::normalise(x, statistics.mean, inverse_deviation, weight, bias);
   }
@@ -42,7 +40,7 @@ at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
   if (training && x.device().is_cpu()) {
     return BatchNormFunction::apply(x, weight, bias, running_mean, running_variance, momentum);
   }
-  return torch::batch_norm(x, weight, bias, running_mean, running_variance, training, momentum, kEpsilon,
+  return torch::batch_norm(x, weight, bias, running_mean, running_variance, training, momentum, kNormEpsilon,
                            /*cudnn_enabled=*/true);
 }
 

@@ -28,6 +28,8 @@ struct Execution {
   std::int64_t step = 0;   // likewise
   bool stochastic = true;  // gradients are rounded stochastically; else to nearest
   bool bifurcate = false;  // the weight gradient's error stays float (Banner et al. 2018, section 5)
+  bool recompute =
+      false;  // a convolution's output is not kept for the backward pass but computed again from codes
   std::function<void(const LayerEvent&)>
       listener;  // counts MACs, or looks for the first output that is not finite
 };

@@ -1,26 +1,49 @@
 #include "lowtide/nn/layer_call.h"
 
+#include "lowtide/base/error.h"
+
 namespace lowtide {
 
-LayerError quantise_error(const at::Tensor& output_gradient, const LayerCall& call) {
+void LayerCall::announce_error(const at::Tensor& gradient, const Range& range) {
+  announced_ = gradient.data_ptr();
+  announced_version_ = gradient._version();
+  announced_range_ = range;
+}
+
+LayerError LayerCall::quantise_error(const at::Tensor& output_gradient) const {
+  LOWTIDE_CHECK(input.code.defined(), "a layer's call serves one backward pass");
   const at::Tensor gradient = dense(output_gradient);
   const Quantized unquantised{gradient, {}, {}, 0};
-  if (is_float_bits(call.bits.backward)) return {unquantised, unquantised};
-  const Quantized error =
-      encode(gradient, measure_range(gradient, RangeGroup::kTensor), call.bits.backward, call.noise);
-  return {error, call.bifurcate ? unquantised : error};
+  if (is_float_bits(bits.backward)) return {unquantised, unquantised};
+  const bool announced = gradient.data_ptr() == announced_ && gradient._version() == announced_version_;
+  const Range range = announced ? announced_range_ : measure_range(gradient, RangeGroup::kTensor);
+  const Quantized error = encode(gradient, range, bits.backward, noise);
+  return {error, bifurcate ? unquantised : error};
+}
+
+void LayerCall::release() {
+  input = {};
+  weight = {};
+}
+
+at::Tensor ConvCall::output() const {
+  LOWTIDE_CHECK(input.code.defined(), "a layer's call serves one backward pass");
+  at::Tensor y = engine->conv2d(input, weight, shape);
+  if (bias.defined()) y.add_(bias.view({1, -1, 1, 1}));
+  return y;
+}
+
+bool ConvCall::output_is_cheap() const {
+  const bool bytes = input.bits != 0 && input.bits <= kByteBits;
+  if (!engine->fuses() || !bytes) return false;
+  // A core does 200 products of bytes in the time it takes to fetch four floats from memory: up to eight quads an
+  // element, computing costs no more than keeping.
+  constexpr std::int64_t kCheapTerms = 32;
+  return recompute || shape.weight[1] * shape.weight[2] * shape.weight[3] <= kCheapTerms;
 }
 
 Optional<at::Tensor> optional(const at::Tensor& tensor) {
   return tensor.defined() ? Optional<at::Tensor>(tensor) : Optional<at::Tensor>();
-}
-
-void append(torch::autograd::variable_list& saved, const Quantized& q) {
-  saved.insert(saved.end(), {q.code, q.scale, q.offset});
-}
-
-Quantized quantized_at(const torch::autograd::variable_list& saved, std::size_t first, int bits) {
-  return {saved[first], saved[first + 1], saved[first + 2], bits};
 }
 
 }  // namespace lowtide

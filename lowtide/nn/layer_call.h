@@ -3,7 +3,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
-#include <cstddef>
 #include <memory>
 
 #include "lowtide/base/torch_compat.h"
@@ -12,30 +11,47 @@
 
 namespace lowtide {
 
-// All that a quantised layer's backward pass needs beside its saved codes, fixed when the layer was called:
-// the precision in force may have changed by then.
-struct LayerCall : torch::CustomClassHolder {
-  std::shared_ptr<const Engine> engine;
-  Bits bits;
-  Noise noise = Noise::none();
-  bool bifurcate = false;
-  bool needs_input_gradient = false;
-  Range input_range;
-};
-
 // The error that feeds a layer's two gradients: the gradient at its output, quantised.
 struct LayerError {
   Quantized for_input;
   Quantized for_weight;  // the float gradient itself where the call bifurcates
 };
 
-LayerError quantise_error(const at::Tensor& output_gradient, const LayerCall& call);
+// All that a quantised layer's backward pass needs, fixed when the layer was called: the precision in force may have
+// changed by then. It serves one backward pass, which gives up the operands as soon as it has used them.
+struct LayerCall : torch::CustomClassHolder {
+  std::shared_ptr<const Engine> engine;
+  Bits bits;
+  Noise noise = Noise::none();
+  bool bifurcate = false;
+  bool recompute = false;
+  bool needs_input_gradient = false;
+  Range input_range;
+  Quantized input, weight;  // the operands of the forward product
+
+  // The range of the gradient at the output, told by whoever computed it, so that it need not be read for that alone.
+  void announce_error(const at::Tensor& gradient, const Range& range);
+  LayerError quantise_error(const at::Tensor& output_gradient) const;
+  void release();
+
+ private:
+  const void* announced_ =
+      nullptr;  // the gradient's memory and version: a sum of several gradients is another tensor
+  std::int64_t announced_version_ = 0;
+  Range announced_range_;
+};
+
+// A convolution's call; its output can be computed again from the operands.
+struct ConvCall : LayerCall {
+  ConvShape shape;
+  at::Tensor bias;  // undefined without one
+
+  at::Tensor output() const;
+  // Whether whoever needs the output in its backward pass had better compute it again than keep it.
+  bool output_is_cheap() const;
+};
 
 // Autograd takes an undefined tensor for a missing input only in this form.
 Optional<at::Tensor> optional(const at::Tensor& tensor);
-
-// A Quantized among an autograd node's saved tensors: three of them.
-void append(torch::autograd::variable_list& saved, const Quantized& q);
-Quantized quantized_at(const torch::autograd::variable_list& saved, std::size_t first, int bits);
 
 }  // namespace lowtide

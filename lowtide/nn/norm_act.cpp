@@ -2,6 +2,8 @@
 
 #include <torch/torch.h>
 
+#include <cmath>
+
 #include "lowtide/nn/batch_norm.h"
 
 namespace lowtide {
@@ -13,12 +15,54 @@ NormActImpl::NormActImpl(const NormActOptions& norm_options) : options(norm_opti
   running_variance = register_buffer("running_variance", torch::ones({options.channels}));
 }
 
-at::Tensor NormActImpl::forward(const at::Tensor& x, const at::Tensor& residual) {
+Activation NormActImpl::forward(const Activation& x, const Activation& residual) {
+  if (fuses(x)) return carry_out(start(x), residual);
   // In place: the normalisation's backward pass needs its input, never its output.
   at::Tensor y = batch_norm(x, weight, bias, running_mean, running_variance, is_training(), momentum());
-  if (residual.defined()) y.add_(residual);
+  if (residual.value.defined()) y.add_(residual.value);
   if (options.relu) y.relu_();
   return y;
+}
+
+Activation NormActImpl::deferred(const Activation& x) {
+  if (!fuses(x)) return forward(x);
+  Activation y;
+  y.pending = start(x);
+  return y;
+}
+
+bool NormActImpl::fuses(const Activation& x) const {
+  return is_training() && x.producer && x.producer->engine->fuses() && x.value.device().is_cpu();
+}
+
+c10::intrusive_ptr<NormCall> NormActImpl::start(const Activation& x) {
+  const torch::NoGradGuard no_grad;
+  const at::Tensor input = dense(x.value.detach());
+  const cpu::ChannelStatistics statistics = cpu::channel_statistics(input);
+  const auto call = c10::make_intrusive<NormCall>();
+  call->input = x.value;
+  call->producer = x.producer;
+  call->weight = weight;
+  call->bias = bias;
+  call->map.relu = options.relu;
+  const auto n = static_cast<double>(input.numel() / options.channels);
+  const double unbias = n > 1 ? n / (n - 1) : 1.0, rate = momentum();
+  for (std::int64_t c = 0; c < options.channels; ++c) {
+    const float mean = statistics.mean[static_cast<std::size_t>(c)];
+    const float variance = statistics.variance[static_cast<std::size_t>(c)];
+    const float inverse = 1.0f / std::sqrt(variance + static_cast<float>(kNormEpsilon));
+    call->map.mean.push_back(mean);
+    call->map.factor.push_back(inverse * weight.data_ptr<float>()[c]);
+    call->map.bias.push_back(bias.data_ptr<float>()[c]);
+    call->inverse_deviation.push_back(inverse);
+    const auto move = [rate](float& running, double now) {
+      running = static_cast<float>((1 - rate) * static_cast<double>(running) + rate * now);
+    };
+    move(running_mean.data_ptr<float>()[c], mean);
+    move(running_variance.data_ptr<float>()[c], unbias * variance);
+  }
+  call->range = call->map.range(statistics);
+  return call;
 }
 
 double NormActImpl::momentum() {

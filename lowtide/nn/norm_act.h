@@ -3,6 +3,8 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include "lowtide/nn/activation.h"
+
 namespace lowtide {
 
 struct NormActOptions {
@@ -15,7 +17,10 @@ struct NormActOptions {
 class NormActImpl : public torch::nn::Module {
  public:
   explicit NormActImpl(const NormActOptions& options);
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& residual = {});
+  Activation forward(const Activation& x, const Activation& residual = {});
+
+  // For a single convolution to read: where the engine fuses, it makes codes of the result without its being written.
+  Activation deferred(const Activation& x);
 
   // From here on the running statistics are plain means over the batches seen, starting with none: how they
   // are estimated anew for averaged weights.
@@ -26,6 +31,8 @@ class NormActImpl : public torch::nn::Module {
   at::Tensor weight, bias, running_mean, running_variance;
 
  private:
+  bool fuses(const Activation& x) const;
+  c10::intrusive_ptr<NormCall> start(const Activation& x);
   double momentum();
 
   bool re_estimating_ = false;

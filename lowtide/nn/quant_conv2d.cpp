@@ -8,44 +8,85 @@
 namespace lowtide {
 namespace {
 
-struct ConvCall : LayerCall {
-  ConvShape shape;
-  int input_bits = 0, weight_bits = 0;  // of what was saved
+// The product; the input's codes are in the call already.
+at::Tensor convolve(const at::Tensor& weight, ConvCall& call) {
+  call.weight = encode(weight, measure_range(weight, RangeGroup::kRow), call.bits.forward);
+  return call.output();
+}
+
+struct ConvGradients {
+  at::Tensor input, weight, bias;
 };
+
+ConvGradients convolve_backward(const at::Tensor& gradient, ConvCall& call, const at::Tensor& onto = {}) {
+  const LayerError error = call.quantise_error(gradient);
+  ConvGradients result;
+  if (call.needs_input_gradient) {
+    result.input = call.engine->conv2d_input_gradient(error.for_input, call.weight, call.shape, onto);
+  }
+  result.weight = call.engine->conv2d_weight_gradient(error.for_weight, call.input, call.shape);
+  if (call.bias.defined()) result.bias = decode(error.for_weight).sum({0, 2, 3});
+  call.release();
+  return result;
+}
 
 class ConvFunction : public torch::autograd::Function<ConvFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
-                            const at::Tensor& weight, const Optional<at::Tensor>& bias,
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& /*x*/,
+                            const at::Tensor& weight, const Optional<at::Tensor>& /*bias*/,
                             const c10::intrusive_ptr<ConvCall>& call) {
-    const Quantized input = encode(x, call->input_range, call->bits.forward);
-    const Quantized filter = encode(weight, measure_range(weight, RangeGroup::kRow), call->bits.forward);
-    call->input_bits = input.bits;
-    call->weight_bits = filter.bits;
-    torch::autograd::variable_list saved;
-    append(saved, input);
-    append(saved, filter);
-    context->save_for_backward(saved);
     context->saved_data["call"] = c10::IValue::make_capsule(call);
-    context->saved_data["bias"] = bias.has_value();
-    at::Tensor y = call->engine->conv2d(input, filter, call->shape);
-    if (bias) y.add_(bias->view({1, -1, 1, 1}));
-    return y;
+    return convolve(weight, *call);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     const auto call = c10::static_intrusive_pointer_cast<ConvCall>(context->saved_data["call"].toCapsule());
-    const auto saved = context->get_saved_variables();
-    const Quantized input = quantized_at(saved, 0, call->input_bits);
-    const Quantized filter = quantized_at(saved, 3, call->weight_bits);
-    const LayerError error = quantise_error(gradients[0], *call);
-    at::Tensor dx, db;
-    if (call->needs_input_gradient)
-      dx = call->engine->conv2d_input_gradient(error.for_input, filter, call->shape);
-    const at::Tensor dw = call->engine->conv2d_weight_gradient(error.for_weight, input, call->shape);
-    if (context->saved_data["bias"].toBool()) db = decode(error.for_weight).sum({0, 2, 3});
-    return {dx, dw, db, {}};
+    const ConvGradients result = convolve_backward(gradients[0], *call);
+    return {result.input, result.weight, result.bias, {}};
+  }
+};
+
+// Gives its input on as a second output.
+class BranchFunction : public torch::autograd::Function<BranchFunction> {
+ public:
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+                                                const at::Tensor& x, const at::Tensor& weight,
+                                                const Optional<at::Tensor>& /*bias*/,
+                                                const c10::intrusive_ptr<ConvCall>& call) {
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    return {convolve(weight, *call), x};
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto call = c10::static_intrusive_pointer_cast<ConvCall>(context->saved_data["call"].toCapsule());
+    const ConvGradients result = convolve_backward(gradients[0], *call, gradients[1]);
+    return {result.input, result.weight, result.bias, {}};
+  }
+};
+
+// A normalisation and the convolution that reads it: between them there are codes, never floats.
+class NormConvFunction : public torch::autograd::Function<NormConvFunction> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            const at::Tensor& /*norm_weight*/, const at::Tensor& /*norm_bias*/,
+                            const at::Tensor& weight, const Optional<at::Tensor>& /*bias*/,
+                            const c10::intrusive_ptr<NormCall>& norm,
+                            const c10::intrusive_ptr<ConvCall>& call) {
+    call->input = cpu::encode_mapped(x, norm->map, call->input_range, call->bits.forward);
+    context->saved_data["norm"] = c10::IValue::make_capsule(norm);
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    return convolve(weight, *call);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto norm = c10::static_intrusive_pointer_cast<NormCall>(context->saved_data["norm"].toCapsule());
+    const auto call = c10::static_intrusive_pointer_cast<ConvCall>(context->saved_data["call"].toCapsule());
+    const ConvGradients conv = convolve_backward(gradients[0], *call);
+    const cpu::MapGradients result = norm->backward(conv.input, /*wants_residual=*/false);
+    return {result.input, result.weight, result.bias, conv.weight, conv.bias, {}, {}};
   }
 };
 
@@ -60,7 +101,7 @@ QuantConv2dImpl::QuantConv2dImpl(const QuantConv2dOptions& conv_options) : optio
   input_range_.register_in(*this);
 }
 
-at::Tensor QuantConv2dImpl::forward(const at::Tensor& x) {
+c10::intrusive_ptr<ConvCall> QuantConv2dImpl::start(const at::Tensor& x) const {
   const auto call = c10::make_intrusive<ConvCall>();
   for (int i = 0; i < 4; ++i) {
     call->shape.input[i] = x.size(i);
@@ -69,10 +110,45 @@ at::Tensor QuantConv2dImpl::forward(const at::Tensor& x) {
   call->shape.stride = {options.stride, options.stride};
   call->shape.padding = {options.padding, options.padding};
   call->shape.groups = options.groups;
-  prepare(*call, x, input_range_, is_training());
-  at::Tensor y = ConvFunction::apply(x, weight, optional(bias), call);
-  tell(y, call->shape.macs());
+  if (bias.defined()) call->bias = bias.detach();
+  prepare(*call, x.requires_grad());
+  return call;
+}
+
+Activation QuantConv2dImpl::finish(at::Tensor value, const c10::intrusive_ptr<ConvCall>& call) const {
+  Activation y(std::move(value));
+  y.producer = call;
+  tell(y.value, call->shape.macs());
   return y;
+}
+
+Activation QuantConv2dImpl::forward(const Activation& x) {
+  if (x.pending) return forward_normalised(x.pending);
+  const auto call = start(x.value);
+  call->input_range = input_range_.of(x, call->bits.forward, is_training());
+  call->input = x.encoded(call->input_range, call->bits.forward);
+  return finish(ConvFunction::apply(x.value, weight, optional(bias), call), call);
+}
+
+std::pair<Activation, Activation> QuantConv2dImpl::branch(const Activation& x) {
+  const auto call = start(x.value);
+  if (!call->engine->fuses() || !call->needs_input_gradient) return {forward(x), x};
+  call->input_range = input_range_.of(x, call->bits.forward, is_training());
+  call->input = x.encoded(call->input_range, call->bits.forward);
+  const torch::autograd::variable_list outputs = BranchFunction::apply(x.value, weight, optional(bias), call);
+  Activation other = x;
+  other.value = outputs[1];
+  return {finish(outputs[0], call), other};
+}
+
+Activation QuantConv2dImpl::forward_normalised(const c10::intrusive_ptr<NormCall>& norm) {
+  const auto call = start(norm->input);
+  if (is_float_bits(call->bits.forward) || call->bits.forward > kByteBits) return forward(carry_out(norm));
+  call->needs_input_gradient = true;  // the normalisation's own parameters have gradients
+  call->input_range = input_range_.track(norm->range);
+  return finish(NormConvFunction::apply(norm->take_input(), norm->weight, norm->bias, weight, optional(bias),
+                                        norm, call),
+                call);
 }
 
 }  // namespace lowtide

@@ -3,6 +3,8 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include <utility>
+
 #include "lowtide/nn/quant_layer.h"
 
 namespace lowtide {
@@ -22,13 +24,21 @@ struct QuantConv2dOptions {
 class QuantConv2dImpl : public torch::nn::Module, public QuantLayer {
  public:
   explicit QuantConv2dImpl(const QuantConv2dOptions& options);
-  at::Tensor forward(const at::Tensor& x);
+  Activation forward(const Activation& x);
+
+  // The convolution of x, and x itself for a second reader: what comes back from there is added to the input's gradient
+  // while that is computed.
+  std::pair<Activation, Activation> branch(const Activation& x);
 
   const QuantConv2dOptions options;
   at::Tensor weight;
   at::Tensor bias;  // undefined without one
 
  private:
+  Activation forward_normalised(const c10::intrusive_ptr<NormCall>& norm);
+  c10::intrusive_ptr<ConvCall> start(const at::Tensor& x) const;
+  Activation finish(at::Tensor y, const c10::intrusive_ptr<ConvCall>& call) const;
+
   ActivationRange input_range_;
 };
 TORCH_MODULE(QuantConv2d);

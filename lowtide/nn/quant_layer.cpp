@@ -21,13 +21,13 @@ const Execution& QuantLayer::execution() const {
   return *execution_;
 }
 
-void QuantLayer::prepare(LayerCall& call, const at::Tensor& x, ActivationRange& range, bool training) const {
+void QuantLayer::prepare(LayerCall& call, bool needs_input_gradient) const {
   call.engine = execution().engine;
   call.bits = rule_.resolve(execution().bits);
   if (execution().stochastic) call.noise = Noise::drawn({execution().seed, execution().step, id_});
   call.bifurcate = execution().bifurcate;
-  call.needs_input_gradient = x.requires_grad();
-  if (call.bits.forward != 0) call.input_range = range.of(x, training);
+  call.recompute = execution().recompute;
+  call.needs_input_gradient = needs_input_gradient;
 }
 
 void QuantLayer::tell(const at::Tensor& output, std::int64_t macs_per_item) const {
@@ -56,10 +56,15 @@ void ActivationRange::register_in(torch::nn::Module& owner) {
   range_ = owner.register_buffer("activation_range", torch::zeros({1}));
 }
 
-Range ActivationRange::of(const at::Tensor& x, bool training) {
+Range ActivationRange::of(const Activation& x, int bits, bool training) {
+  if (is_float_bits(bits)) return {};
   if (!training) return {min_, range_};
   const at::NoGradGuard no_grad;
-  Range now = measure_range(x, RangeGroup::kTensor);
+  return track(x.range.min.defined() ? x.range : measure_range(x.value, RangeGroup::kTensor));
+}
+
+Range ActivationRange::track(const Range& now) {
+  const at::NoGradGuard no_grad;
   min_.mul_(1 - kMomentum).add_(now.min, kMomentum);
   range_.mul_(1 - kMomentum).add_(now.range, kMomentum);
   return now;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "lowtide/nn/activation.h"
 #include "lowtide/nn/execution.h"
-#include "lowtide/nn/layer_call.h"
 #include "lowtide/schedule/layer_rules.h"
 
 namespace lowtide {
@@ -18,9 +18,12 @@ class ActivationRange {
  public:
   void register_in(torch::nn::Module& owner);
 
-  // The range to quantise x with: in training that of x, which also moves the running one; else the running
-  // one.
-  Range of(const at::Tensor& x, bool training);
+  // The range to quantise x with: in training that of x, which also moves the running one; else the running one.
+  // None where bits are float.
+  Range of(const Activation& x, int bits, bool training);
+
+  // Moves the running range by one that was measured, and returns that.
+  Range track(const Range& now);
 
  private:
   static constexpr double kMomentum = 0.1;
@@ -42,8 +45,8 @@ class QuantLayer {
   const LayerPrecision& rule() const { return rule_; }
 
  protected:
-  // Fills in what the call of a layer on x needs: engine, bits in force, noise, the range of x.
-  void prepare(LayerCall& call, const at::Tensor& x, ActivationRange& range, bool training) const;
+  // Fills in what a call takes from the execution: engine, bits in force, noise.
+  void prepare(LayerCall& call, bool needs_input_gradient) const;
   void tell(const at::Tensor& output, std::int64_t macs_per_item) const;
 
  private:

@@ -8,10 +8,6 @@
 namespace lowtide {
 namespace {
 
-struct LinearCall : LayerCall {
-  int input_bits = 0, weight_bits = 0;  // of what was saved
-};
-
 // As a matrix of rows over the last dimension; codes and values alike.
 Quantized as_matrix(const Quantized& q) {
   return {q.code.reshape({-1, q.code.size(-1)}), q.scale, q.offset, q.bits};
@@ -21,20 +17,14 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& weight, const Optional<at::Tensor>& bias,
-                            const c10::intrusive_ptr<LinearCall>& call) {
-    const Quantized input = encode(x, call->input_range, call->bits.forward);
-    const Quantized matrix = encode(weight, measure_range(weight, RangeGroup::kRow), call->bits.forward);
-    call->input_bits = input.bits;
-    call->weight_bits = matrix.bits;
-    torch::autograd::variable_list saved;
-    append(saved, input);
-    append(saved, matrix);
-    context->save_for_backward(saved);
+                            const c10::intrusive_ptr<LayerCall>& call) {
+    call->weight = encode(weight, measure_range(weight, RangeGroup::kRow), call->bits.forward);
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     context->saved_data["bias"] = bias.has_value();
     std::vector<std::int64_t> shape = x.sizes().vec();
     shape.back() = weight.size(0);
-    at::Tensor y = call->engine->product(as_matrix(input), matrix, {.transpose_b = true}).view(shape);
+    at::Tensor y =
+        call->engine->product(as_matrix(call->input), call->weight, {.transpose_b = true}).view(shape);
     if (bias) {
       y.add_(decode(encode(*bias, measure_range(*bias, RangeGroup::kTensor), call->bits.forward)));
     }
@@ -43,18 +33,16 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    const auto call = c10::static_intrusive_pointer_cast<LinearCall>(context->saved_data["call"].toCapsule());
-    const auto saved = context->get_saved_variables();
-    const Quantized input = quantized_at(saved, 0, call->input_bits);
-    const Quantized matrix = quantized_at(saved, 3, call->weight_bits);
-    const LayerError error = quantise_error(gradients[0], *call);
+    const auto call = c10::static_intrusive_pointer_cast<LayerCall>(context->saved_data["call"].toCapsule());
+    const LayerError error = call->quantise_error(gradients[0]);
     const Quantized weight_error = as_matrix(error.for_weight);
     at::Tensor dx, db;
     if (call->needs_input_gradient) {
-      dx = call->engine->product(as_matrix(error.for_input), matrix, {}).view(input.code.sizes());
+      dx = call->engine->product(as_matrix(error.for_input), call->weight, {}).view(call->input.code.sizes());
     }
-    const at::Tensor dw = call->engine->product(weight_error, as_matrix(input), {.transpose_a = true});
+    const at::Tensor dw = call->engine->product(weight_error, as_matrix(call->input), {.transpose_a = true});
     if (context->saved_data["bias"].toBool()) db = decode(weight_error).sum(0);
+    call->release();
     return {dx, dw, db, {}};
   }
 };
@@ -67,12 +55,14 @@ QuantLinearImpl::QuantLinearImpl(const QuantLinearOptions& linear_options) : opt
   input_range_.register_in(*this);
 }
 
-at::Tensor QuantLinearImpl::forward(const at::Tensor& x) {
-  const auto call = c10::make_intrusive<LinearCall>();
-  prepare(*call, x, input_range_, is_training());
-  at::Tensor y = LinearFunction::apply(x, weight, optional(bias), call);
+at::Tensor QuantLinearImpl::forward(const Activation& x) {
+  const auto call = c10::make_intrusive<LayerCall>();
+  prepare(*call, x.value.requires_grad());
+  call->input_range = input_range_.of(x, call->bits.forward, is_training());
+  call->input = x.encoded(call->input_range, call->bits.forward);
+  at::Tensor y = LinearFunction::apply(x.value, weight, optional(bias), call);
   // One item of the batch may be many rows: a sequence has one a position.
-  const std::int64_t rows = x.numel() / x.size(-1) / x.size(0);
+  const std::int64_t rows = x.value.numel() / x.value.size(-1) / x.value.size(0);
   tell(y, rows * options.in_features * options.out_features);
   return y;
 }

@@ -18,7 +18,7 @@ struct QuantLinearOptions {
 class QuantLinearImpl : public torch::nn::Module, public QuantLayer {
  public:
   explicit QuantLinearImpl(const QuantLinearOptions& options);
-  at::Tensor forward(const at::Tensor& x);
+  at::Tensor forward(const Activation& x);
 
   const QuantLinearOptions options;
   at::Tensor weight;

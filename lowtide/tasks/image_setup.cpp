@@ -43,6 +43,7 @@ std::shared_ptr<Execution> make_execution(const Recipe& recipe) {
   execution->seed = recipe.seed;
   execution->stochastic = recipe.grad_rounding == "stochastic";
   execution->bifurcate = recipe.bifurcate;
+  execution->recompute = recipe.recompute;
   return execution;
 }
 

@@ -52,6 +52,7 @@ void visit_model_and_precision(AnyRecipe& r, Visitor& visit) {
   visit("layer-bits", r.layer_bits, "bits of single layers by name pattern: conv1=8 '*.shortcut=fp32'");
   visit("grad-rounding", r.grad_rounding, "stochastic or nearest");
   visit("bifurcate", r.bifurcate, "keep the weight gradient's error unquantised");
+  visit("recompute", r.recompute, "save memory: compute what batch norm needs again in the backward pass");
   visit("engine", r.engine, "how quantised products are computed: simulated");
 }
 

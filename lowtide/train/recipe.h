@@ -38,6 +38,7 @@ struct Recipe {
   std::vector<std::string> layer_bits;
   std::string grad_rounding = "stochastic";
   bool bifurcate = false;
+  bool recompute = false;
   std::string engine = "simulated";
 
   // training

@@ -12,7 +12,7 @@ TEST_P(GoldenConv2d, OutputGradientsAndRunningRange) {
   const std::string c = "c" + std::to_string(GetParam()) + ".";
   const auto cfg = golden[c + "cfg"].accessor<std::int64_t, 1>();
   const auto execution = std::make_shared<Execution>();
-  execution->engine = make_engine("simulated");
+  execution->engine = engine_under_test();
   execution->stochastic = false;  // recorded without noise
   execution->bits = {static_cast<int>(cfg[6]), static_cast<int>(cfg[7])};
   QuantConv2d conv(QuantConv2dOptions{.in_channels = cfg[0],

@@ -50,7 +50,9 @@ const std::vector<Kind> kKinds{
      [](const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) {
        return torch::conv2d(x, weight, bias, 2, 1, 1, 2);
      },
-     [](torch::nn::Module& layer, const torch::Tensor& x) { return layer.as<QuantConv2dImpl>()->forward(x); },
+     [](torch::nn::Module& layer, const torch::Tensor& x) {
+       return layer.as<QuantConv2dImpl>()->forward(x).value;
+     },
      false},
     {"linear",
      {7, 13},
@@ -279,7 +281,7 @@ TEST(QuantLayer, LayersWithoutABiasHaveNone) {
     dynamic_cast<QuantLayer&>(*module).attach(execution, "layer", 0, {});
     EXPECT_EQ(module->parameters().size(), 1);
   }
-  conv(normal({2, 2, 3, 3}, 1)).sum().backward();
+  conv(normal({2, 2, 3, 3}, 1)).value.sum().backward();
   linear(normal({2, 4}, 1)).sum().backward();
   EXPECT_TRUE(conv->weight.grad().defined());
   EXPECT_TRUE(linear->weight.grad().defined());

@@ -46,6 +46,7 @@ inline Recipe unusual_recipe() {
   r.layer_bits = {"conv1=8", "*.shortcut=fp32", "group?.0.*=scheduled"};
   r.grad_rounding = "nearest";
   r.bifurcate = true;
+  r.recompute = true;
   r.engine = "other";
   r.steps = 64000;
   r.epochs = 0.5;
