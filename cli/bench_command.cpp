@@ -5,6 +5,7 @@
 #include "cli/parse.h"
 #include "cli/runtime.h"
 #include "lowtide/base/error.h"
+#include "lowtide/bench/layer_bench.h"
 #include "lowtide/bench/memory_meter.h"
 #include "lowtide/bench/step_bench.h"
 #include "lowtide/schedule/text.h"
@@ -13,8 +14,9 @@ namespace lowtide {
 namespace {
 
 void print_table(const StepBenchOptions& options, const std::vector<StepTiming>& timings) {
-  fmt::print("{}, batch {}, {} threads, bits {}/{}\n\n", options.model, options.batch, at::get_num_threads(),
-             options.bits.forward, options.bits.backward);
+  fmt::print("{}, batch {}, {} threads, bits {}/{}{}\n\n", options.model, options.batch,
+             at::get_num_threads(), options.bits.forward, options.bits.backward,
+             options.recompute ? ", recompute" : "");
   fmt::print("{:<12} {:>10} {:>10} {:>12} {:>14}\n", "engine", "ms", "fastest", "images/s", "peak MiB");
   for (const StepTiming& timing : timings) {
     fmt::print("{:<12} {:>10.1f} {:>10.1f} {:>12.0f} {:>14.1f}   {:.2f} x the time of {}\n", timing.engine,
@@ -36,25 +38,74 @@ Json to_json(const StepBenchOptions& options, const std::vector<StepTiming>& tim
           {"threads", at::get_num_threads()},
           {"device", options.device},
           {"bits", {options.bits.forward, options.bits.backward}},
+          {"recompute", options.recompute},
           {"engines", engines}};
+}
+
+// 128 x 16 x 32 x 32 to 16, 3x3, stride 2, 16 groups
+std::string shape_text(const ConvShape& s) {
+  std::string text = fmt::format("{}x{}x{}x{} to {}, {}x{}", s.input[0], s.input[1], s.input[2], s.input[3],
+                                 s.weight[0], s.weight[2], s.weight[3]);
+  if (s.stride[0] > 1) text += fmt::format(" /{}", s.stride[0]);
+  if (s.groups > 1) text += s.groups == s.input[1] ? " depthwise" : fmt::format(", {} groups", s.groups);
+  return text;
+}
+
+void print_layers(const LayerBench& bench) {
+  fmt::print("{} threads; peak of byte products {:.0f} G/s\n\n", at::get_num_threads(), bench.peak * 1e-9);
+  fmt::print("{:<34} {:<16} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "layer", "product", "ms", "fp32 ms", "x fp32",
+             "of peak", "error");
+  for (const LayerTiming& layer : bench.layers) {
+    for (const ProductTiming& t : layer.products) {
+      fmt::print("{:<34} {:<16} {:>9.3f} {:>9.3f} {:>9.2f} {:>8.0f}% {:>9.0e}\n", shape_text(layer.shape),
+                 t.product, t.milliseconds, t.fp32_milliseconds, t.fp32_milliseconds / t.milliseconds,
+                 100 * t.peak_share, t.error);
+    }
+  }
+}
+
+Json to_json(const LayerBench& bench) {
+  Json layers = Json::array();
+  for (const LayerTiming& layer : bench.layers) {
+    Json products = Json::object();
+    for (const ProductTiming& t : layer.products) {
+      products[t.product] = {{"ms", t.milliseconds},
+                             {"fp32_ms", t.fp32_milliseconds},
+                             {"peak_share", t.peak_share},
+                             {"error", t.error}};
+    }
+    layers.push_back({{"shape", shape_text(layer.shape)}, {"models", layer.models}, {"products", products}});
+  }
+  return {{"threads", at::get_num_threads()}, {"peak_products_per_s", bench.peak}, {"layers", layers}};
+}
+
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  for (const std::string_view name : split(list, ',')) names.emplace_back(name);
+  return names;
 }
 
 }  // namespace
 
 int bench_command(int argc, char** argv) {
   StepBenchOptions options;
-  std::string what, engines = "fp32,simulated";
+  std::string what, engines = "fp32,simulated,integer", models;
   int threads = 0;
   bool json = false;
   CLI::App app(
-      "Time whole training steps (forward, backward, update) and their peak memory, engine by engine.",
+      "step: time whole training steps (forward, backward, update) and their peak memory, engine by engine.\n"
+      "layer: time the integer engine's products on the convolutions of some models, against fp32 and the "
+      "machine's "
+      "peak, and compare their results with the reference.",
       "bench");
-  app.add_option("WHAT", what, "step")->required();
-  app.add_option("--model", options.model, "a name from `lowtide models`")->capture_default_str();
+  app.add_option("WHAT", what, "step or layer")->required();
+  app.add_option("--model", options.model, "step: a name from `lowtide models`")->capture_default_str();
+  app.add_option("--models", models,
+                 "layer: comma-separated; default: cifar-resnet20,cifar-mobilenet-v2,resnet18");
   app.add_option("--batch", options.batch, "images a step")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--engines", engines, "comma-separated: fp32 (no quantisation), simulated")
+  app.add_option("--engines", engines, "step: comma-separated: fp32 (no quantisation), simulated, integer")
       ->capture_default_str();
   app.add_option("--bits", options.bits.forward, "forward bits")
       ->capture_default_str()
@@ -62,20 +113,30 @@ int bench_command(int argc, char** argv) {
   app.add_option("--grad-bits", options.bits.backward, "gradient bits")
       ->capture_default_str()
       ->check(CLI::Range(2, 32));
-  app.add_option("--image-size", options.image_size, "0: the model's own")->capture_default_str();
-  app.add_option("--repeat", options.repeat, "rounds; the median counts")
+  app.add_flag("--recompute", options.recompute,
+               "step: compute what batch norm needs again instead of keeping it");
+  app.add_option("--image-size", options.image_size, "step: 0: the model's own")->capture_default_str();
+  app.add_option("--repeat", options.repeat, "rounds; the median counts in step, the fastest in layer")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--device", options.device, "cpu or cuda")
+  app.add_option("--device", options.device, "step: cpu or cuda")
       ->capture_default_str()
       ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--threads", threads, "0: all cores")->capture_default_str();
   app.add_flag("--json", json, "print one JSON object");
   if (const auto code = parse(app, argc, argv)) return *code;
-  if (what != "step") throw UserError(fmt::format("bench: unknown benchmark '{}'; expected step", what));
-  options.engines.clear();
-  for (const std::string_view engine : split(engines, ',')) options.engines.emplace_back(engine);
+  if (what != "step" && what != "layer") {
+    throw UserError(fmt::format("bench: unknown benchmark '{}'; expected step or layer", what));
+  }
   prepare_torch(threads);
+  if (what == "layer") {
+    LayerBenchOptions layers{.batch = options.batch, .bits = options.bits, .repeat = options.repeat};
+    if (!models.empty()) layers.models = names_in(models);
+    const LayerBench bench = bench_layers(layers);
+    json ? fmt::print("{}\n", to_json(bench).dump()) : print_layers(bench);
+    return 0;
+  }
+  options.engines = names_in(engines);
   MemoryMeter::install();
   const std::vector<StepTiming> timings = bench_step(options);
   if (json) {

@@ -12,7 +12,7 @@ std::span<const Command> commands() {
       Command{"schedule", schedule_command, "draw a precision schedule, with its cost; compare the ten"},
       Command{"cost", cost_command, "bit operations of a recipe, layer by layer, without training"},
       Command{"models", models_command, "the networks, with parameters and MACs"},
-      Command{"bench", bench_command, "time and memory of a training step, engine by engine"},
+      Command{"bench", bench_command, "time and memory of a training step, or of single layers"},
   };
   return kCommands;
 }

@@ -31,6 +31,7 @@ int eval_command(int argc, char** argv) {
   if (!data_dir.empty()) recipe.data_dir = data_dir;
   if (bits != -1) recipe.eval_bits = bits;
   recipe.device = device;
+  recipe.engine = "auto";  // of the machine that evaluates, not of the one that trained
   check(recipe);
   prepare_torch(threads);
   const auto task = make_task(recipe);

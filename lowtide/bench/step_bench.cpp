@@ -27,6 +27,8 @@ class Candidate {
     Recipe recipe;
     recipe.model = options.model;
     recipe.engine = engine == "fp32" ? "simulated" : engine;
+    recipe.recompute = options.recompute;
+    recipe.device = options.device;
     execution_ = make_execution(recipe);
     execution_->bits = engine == "fp32" ? Bits{} : options.bits;
     const auto size = static_cast<int>(images.size(2));

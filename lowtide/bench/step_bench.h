@@ -12,8 +12,9 @@ namespace lowtide {
 struct StepBenchOptions {
   std::string model = "cifar-resnet20";
   std::int64_t batch = 128;
-  std::vector<std::string> engines{"fp32", "simulated"};
+  std::vector<std::string> engines{"fp32", "simulated", "integer"};
   Bits bits{8, 8};
+  bool recompute = false;
   int image_size = 0;  // 0: the model's own
   int repeat = 15;
   std::string device = "cpu";

@@ -11,6 +11,19 @@ namespace lowtide {
 
 std::vector<std::string> engine_names() { return {"simulated", "integer"}; }
 
+std::string choose_engine(const std::string& asked, const std::string& device) {
+  const bool on_cpu = device == "cpu";
+  if (asked == "auto") {
+    const bool is_fast = integer::instruction_sets().front() == integer::InstructionSet::kVnni;
+    return on_cpu && is_fast ? "integer" : "simulated";
+  }
+  if (asked == "integer" && !on_cpu) {
+    throw UserError(
+        fmt::format("engine 'integer' runs on the CPU, device is '{}'; use --engine auto", device));
+  }
+  return asked;
+}
+
 std::shared_ptr<const Engine> make_engine(const std::string& name) {
   if (name == "simulated") return std::make_shared<SimulatedEngine>();
   if (name == "integer") return std::make_shared<IntegerEngine>();

@@ -56,8 +56,12 @@ class Engine {
   virtual at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const = 0;
 };
 
-// The engines of this build, the default one first.
+// The engines of this build, the reference first.
 std::vector<std::string> engine_names();
+
+// The engine to use where `asked` is "auto": `integer` on a CPU with instructions for it (AVX-512 VNNI), else `simulated`.
+// Any other name stays, but one that cannot run on the device is a UserError.
+std::string choose_engine(const std::string& asked, const std::string& device);
 
 // Throws UserError for a name that is none of them.
 std::shared_ptr<const Engine> make_engine(const std::string& name);

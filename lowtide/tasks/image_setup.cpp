@@ -39,7 +39,7 @@ Augmentations augmentations_of(const Recipe& recipe, ImageShape& shape) {
 
 std::shared_ptr<Execution> make_execution(const Recipe& recipe) {
   auto execution = std::make_shared<Execution>();
-  execution->engine = make_engine(recipe.engine);
+  execution->engine = make_engine(choose_engine(recipe.engine, recipe.device));
   execution->seed = recipe.seed;
   execution->stochastic = recipe.grad_rounding == "stochastic";
   execution->bifurcate = recipe.bifurcate;

@@ -53,7 +53,7 @@ void visit_model_and_precision(AnyRecipe& r, Visitor& visit) {
   visit("grad-rounding", r.grad_rounding, "stochastic or nearest");
   visit("bifurcate", r.bifurcate, "keep the weight gradient's error unquantised");
   visit("recompute", r.recompute, "save memory: compute what batch norm needs again in the backward pass");
-  visit("engine", r.engine, "how quantised products are computed: simulated");
+  visit("engine", r.engine, "how quantised products are computed: simulated, integer (CPU), or auto: the fastest");
 }
 
 template <typename AnyRecipe, typename Visitor>

@@ -39,7 +39,7 @@ struct Recipe {
   std::string grad_rounding = "stochastic";
   bool bifurcate = false;
   bool recompute = false;
-  std::string engine = "simulated";
+  std::string engine = "auto";
 
   // training
   std::int64_t steps = 0;

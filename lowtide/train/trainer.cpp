@@ -10,6 +10,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/cost/bit_operations.h"
+#include "lowtide/engine/engine.h"
 #include "lowtide/train/checkpoint.h"
 #include "lowtide/train/signals.h"
 
@@ -57,10 +58,20 @@ Bits evaluation_bits(const Recipe& recipe) {
   return schedule_of(recipe).highest();
 }
 
+namespace {
+
+// A run keeps the engine that it began with, wherever it is resumed.
+Recipe with_engine_chosen(Recipe recipe) {
+  recipe.engine = choose_engine(recipe.engine, recipe.device);
+  return recipe;
+}
+
+}  // namespace
+
 Trainer::Trainer(const Recipe& recipe, const std::string& program)
-    : recipe_(recipe),
+    : recipe_(with_engine_chosen(recipe)),
       program_(program),
-      task_(make_task(recipe)),
+      task_(make_task(recipe_)),
       spec_(schedule_of(recipe)),
       total_(total_steps(recipe, task_->train_items())),
       schedule_(make_schedule(spec_, total_)),

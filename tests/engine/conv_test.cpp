@@ -100,6 +100,17 @@ TEST_P(EngineConv, InputGradient) {
   });
 }
 
+TEST_P(EngineConv, InputGradientIsAddedToAnother) {
+  const Operands o = operands(shape_, 8, 8, 8, false);
+  const torch::Tensor other = uniform(shape_.input, -1, 1, 4);
+  const torch::Tensor alone = engine_->conv2d_input_gradient(o.dy, o.w, shape_);
+  for (const auto format : {torch::MemoryFormat::ChannelsLast, torch::MemoryFormat::Contiguous}) {
+    const torch::Tensor sum =
+        engine_->conv2d_input_gradient(o.dy, o.w, shape_, other.clone().contiguous(format));
+    EXPECT_TRUE(close_to(sum, alone + other, 1e-6));
+  }
+}
+
 TEST_P(EngineConv, WeightGradient) {
   for_all_bits([&](int dy_bits, int x_bits, bool far_from_zero) {
     const Operands o = operands(shape_, x_bits, 8, dy_bits, far_from_zero);

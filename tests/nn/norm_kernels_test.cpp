@@ -1,0 +1,153 @@
+#include "lowtide/nn/norm_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/testing.h"
+
+namespace lowtide {
+namespace {
+
+torch::Tensor channels_last(const torch::Tensor& x) {
+  return x.contiguous(torch::MemoryFormat::ChannelsLast);
+}
+
+torch::Tensor row_of(const std::vector<float>& values) { return torch::tensor(values).view({1, -1, 1, 1}); }
+
+std::vector<float> floats(const torch::Tensor& x) {
+  const torch::Tensor flat = x.contiguous();
+  return {flat.data_ptr<float>(), flat.data_ptr<float>() + flat.numel()};
+}
+
+// One element; fewer than a vector; channels that vectors do not divide; several chunks with a ragged end.
+class NormKernels : public testing::TestWithParam<std::vector<std::int64_t>> {
+ protected:
+  const torch::Tensor x_ = channels_last(normal(GetParam(), 1) * 2 + 3);
+  const torch::Tensor residual_ = channels_last(normal(GetParam(), 2));
+  const torch::Tensor gradient_ = channels_last(normal(GetParam(), 3));
+  const std::int64_t channels_ = GetParam()[1];
+
+  cpu::ChannelMap map(bool relu) const {
+    return {floats(normal({channels_}, 4) + 3), floats(normal({channels_}, 5)),
+            floats(normal({channels_}, 6)), relu};
+  }
+  static torch::Tensor mapped(const torch::Tensor& x, const cpu::ChannelMap& map) {
+    const torch::Tensor z = (x - row_of(map.mean)) * row_of(map.factor) + row_of(map.bias);
+    return channels_last(map.relu ? torch::relu(z) : z);
+  }
+};
+
+TEST_P(NormKernels, StatisticsAreThoseOfDoublePrecision) {
+  const cpu::ChannelStatistics s = cpu::channel_statistics(x_);
+  const torch::Tensor x = x_.to(torch::kDouble);
+  EXPECT_TRUE(close_to(torch::tensor(s.mean), x.mean({0, 2, 3}), 1e-6));
+  EXPECT_TRUE(
+      torch::allclose(torch::tensor(s.variance).to(torch::kDouble), x.var({0, 2, 3}, false), 1e-5, 1e-10));
+  EXPECT_TRUE(same(torch::tensor(s.low), x_.amin({0, 2, 3})));
+  EXPECT_TRUE(same(torch::tensor(s.high), x_.amax({0, 2, 3})));
+}
+
+TEST_P(NormKernels, RangeOfTheResultIsExact) {
+  for (const bool relu : {false, true}) {
+    const cpu::ChannelMap m = map(relu);
+    const Range range = m.range(cpu::channel_statistics(x_)),
+                measured = measure_range(mapped(x_, m), RangeGroup::kTensor);
+    EXPECT_TRUE(same(range.min, measured.min));
+    EXPECT_TRUE(same(range.range, measured.range));
+  }
+}
+
+TEST_P(NormKernels, CodesAreThoseOfTheResult) {
+  for (const bool relu : {false, true}) {
+    for (const int bits : {8, 3, 1}) {
+      const cpu::ChannelMap m = map(relu);
+      const torch::Tensor z = mapped(x_, m);
+      const Range range = measure_range(z, RangeGroup::kTensor);
+      const Quantized codes = cpu::encode_mapped(x_, m, range, bits), expected = encode(z, range, bits);
+      EXPECT_TRUE(same(codes.code, expected.code)) << bits << " bits";
+      EXPECT_TRUE(same(codes.scale, expected.scale));
+    }
+  }
+}
+
+TEST_P(NormKernels, SumAndItsRange) {
+  for (const bool relu : {false, true}) {
+    cpu::ChannelMap m = map(relu);
+    for (const bool with_residual : {false, true}) {
+      const cpu::MappedSum sum = cpu::map_and_add(x_, m, with_residual ? residual_ : torch::Tensor());
+      torch::Tensor expected = (x_ - row_of(m.mean)) * row_of(m.factor) + row_of(m.bias);
+      if (with_residual) expected = expected + residual_;
+      if (relu) expected = torch::relu(expected);
+      EXPECT_TRUE(same(sum.value, channels_last(expected)));
+      const Range range = measure_range(sum.value, RangeGroup::kTensor);
+      EXPECT_TRUE(same(sum.range.min, range.min));
+      EXPECT_TRUE(same(sum.range.range, range.range));
+      EXPECT_EQ(sum.positive.defined(), relu && with_residual);
+    }
+  }
+}
+
+// Against autograd in double precision, through normalisation by the batch's own statistics.
+TEST_P(NormKernels, Gradients) {
+  if (x_.numel() / channels_ < 2) GTEST_SKIP() << "one element a channel has no gradient";
+  for (const bool relu : {false, true}) {
+    for (const bool with_residual : {false, true}) {
+      SCOPED_TRACE(testing::Message() << "relu " << relu << ", residual " << with_residual);
+      const cpu::ChannelStatistics s = cpu::channel_statistics(x_);
+      const torch::Tensor weight = normal({channels_}, 7) + 2, bias = normal({channels_}, 8);
+      const torch::Tensor inverse = 1 / (torch::tensor(s.variance) + 1e-5).sqrt();
+      const cpu::ChannelMap m{s.mean, floats(inverse * weight), floats(bias), relu};
+      const cpu::MappedSum sum = cpu::map_and_add(x_, m, with_residual ? residual_ : torch::Tensor());
+      const cpu::MapGradients g =
+          cpu::map_backward(gradient_, x_, m, floats(inverse), sum.positive, with_residual);
+
+      const auto as_leaf = [](const torch::Tensor& t) {
+        return t.to(torch::kDouble).detach().requires_grad_();
+      };
+      torch::Tensor x = as_leaf(x_), w = as_leaf(weight), b = as_leaf(bias), r = as_leaf(residual_);
+      torch::Tensor y = torch::batch_norm(x, w, b, {}, {}, true, 0, 1e-5, false);
+      if (with_residual) y = y + r;
+      if (relu) y = torch::relu(y);
+      y.backward(gradient_.to(torch::kDouble));
+      EXPECT_TRUE(close_to(g.input, x.grad(), 2e-5));
+      EXPECT_TRUE(close_to(g.weight, w.grad(), 2e-5));
+      EXPECT_TRUE(close_to(g.bias, b.grad(), 2e-5));
+      if (with_residual) EXPECT_TRUE(close_to(g.residual, r.grad(), 1e-6));
+      const Range range = measure_range(g.input, RangeGroup::kTensor);
+      EXPECT_TRUE(same(g.input_range.min, range.min));
+      EXPECT_TRUE(same(g.input_range.range, range.range));
+    }
+  }
+}
+
+TEST_P(NormKernels, TheNumberOfThreadsDoesNotMatter) {
+  const cpu::ChannelMap m = map(true);
+  const std::vector<float> ones(static_cast<std::size_t>(channels_), 1.0f);
+  expect_independent_of_threads([&] { return torch::tensor(cpu::channel_statistics(x_).variance); });
+  expect_independent_of_threads([&] { return cpu::map_and_add(x_, m, residual_).value; });
+  expect_independent_of_threads([&] { return cpu::map_backward(gradient_, x_, m, ones, {}, false).input; });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, NormKernels,
+    testing::Values(std::vector<std::int64_t>{1, 1, 1, 1}, std::vector<std::int64_t>{3, 3, 2, 1},
+                    std::vector<std::int64_t>{2, 3, 5, 7}, std::vector<std::int64_t>{4, 16, 9, 9},
+                    std::vector<std::int64_t>{3, 24, 31, 33}, std::vector<std::int64_t>{9, 64, 17, 16},
+                    std::vector<std::int64_t>{2, 1280, 3, 5}));
+
+TEST(NormKernelsNotFinite, AreSeenInEveryRange) {
+  torch::Tensor x = channels_last(normal({2, 16, 8, 8}, 1));
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    x[1][3][2][5] = bad;
+    const cpu::ChannelStatistics s = cpu::channel_statistics(x);
+    EXPECT_TRUE(std::isnan(s.low[3]) && !std::isnan(s.low[4]));
+    const cpu::ChannelMap m{std::vector<float>(16), std::vector<float>(16, 1.0f), std::vector<float>(16),
+                            true};
+    EXPECT_TRUE(std::isnan(m.range(s).range.item<float>()));
+    EXPECT_TRUE(std::isnan(cpu::map_and_add(x, m, {}).range.range.item<float>()));
+  }
+}
+
+}  // namespace
+}  // namespace lowtide
