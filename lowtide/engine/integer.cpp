@@ -25,7 +25,7 @@ IntegerEngine::IntegerEngine(integer::InstructionSet set) : tiles_(integer::tile
 
 at::Tensor IntegerEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const {
   if (!fits(x, w, kernel_terms(shape, shape.weight[1]))) return simulated_.conv2d(x, w, shape);
-  if (integer::is_depthwise(shape)) return integer::depthwise(x, w, shape);
+  if (integer::is_depthwise(shape)) return integer::depthwise(x, w, shape, tiles_);
   return integer::conv2d(x, w, shape, tiles_);
 }
 
@@ -35,7 +35,7 @@ at::Tensor IntegerEngine::conv2d_input_gradient(const Quantized& dy, const Quant
     return simulated_.conv2d_input_gradient(dy, w, shape, onto);
   }
   if (integer::is_depthwise(shape)) {
-    at::Tensor dx = integer::depthwise_input_gradient(dy, w, shape);
+    at::Tensor dx = integer::depthwise_input_gradient(dy, w, shape, tiles_);
     return onto.defined() ? dx.add_(onto) : dx;
   }
   return integer::conv2d_input_gradient(dy, w, shape, onto, tiles_);
@@ -46,7 +46,7 @@ at::Tensor IntegerEngine::conv2d_weight_gradient(const Quantized& dy, const Quan
   if (!fits(dy, x, shape.output_width()) || x.scale.numel() != 1) {
     return simulated_.conv2d_weight_gradient(dy, x, shape);
   }
-  if (integer::is_depthwise(shape)) return integer::depthwise_weight_gradient(dy, x, shape);
+  if (integer::is_depthwise(shape)) return integer::depthwise_weight_gradient(dy, x, shape, tiles_);
   return integer::conv2d_weight_gradient(dy, x, shape, tiles_);
 }
 

@@ -39,7 +39,8 @@ bool ConvCall::output_is_cheap() const {
   // A core does 200 products of bytes in the time it takes to fetch four floats from memory: up to eight quads an
   // element, computing costs no more than keeping.
   constexpr std::int64_t kCheapTerms = 32;
-  return recompute || shape.weight[1] * shape.weight[2] * shape.weight[3] <= kCheapTerms;
+  const bool few_terms = shape.weight[1] * shape.weight[2] * shape.weight[3] <= kCheapTerms;
+  return recompute || (shape.groups == 1 && few_terms);
 }
 
 Optional<at::Tensor> optional(const at::Tensor& tensor) {

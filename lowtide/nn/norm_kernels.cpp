@@ -319,6 +319,33 @@ LOWTIDE_SIMD void input_gradient(const BackSpan& span, std::int64_t n, std::int6
   }
 }
 
+void join_channel(const Layout& layout, const float* data, const Partial& part, std::int64_t channel,
+                  ChannelStatistics& result) {
+  // Chan, Golub and LeVeque 1979, equations 2.1: moments of a union from those of its parts.
+  double count = 0, mean = 0, squares = 0;
+  float low = std::numeric_limits<float>::infinity(), high = -low;
+  for (std::int64_t i = 0; i < layout.chunks; ++i) {
+    for (std::int64_t lane = channel; lane < layout.period; lane += layout.channels) {
+      const std::int64_t more = (layout.length(i) - lane + layout.period - 1) / layout.period;
+      if (more <= 0) continue;
+      const auto at = static_cast<std::size_t>(i * layout.period + lane);
+      const auto n = static_cast<double>(more);
+      const double distance = static_cast<double>(data[layout.begin(i) + lane]) + part.first[at] - mean;
+      squares += part.second[at] + distance * distance * count * n / (count + n);
+      mean += distance * n / (count + n);
+      count += n;
+      low = std::min(low, part.low[at]);
+      high = std::max(high, part.high[at]);
+    }
+  }
+  const auto c = static_cast<std::size_t>(channel);
+  const auto poison = static_cast<float>(mean * 0.0);  // comparisons pass over a NaN, sums do not
+  result.mean[c] = static_cast<float>(mean);
+  result.variance[c] = static_cast<float>(squares / count);
+  result.low[c] = low + poison;
+  result.high[c] = high + poison;
+}
+
 at::Tensor floats_of(const std::vector<float>& values, const at::TensorOptions& options) {
   at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, options);
   std::copy(values.begin(), values.end(), tensor.data_ptr<float>());
@@ -337,31 +364,13 @@ ChannelStatistics channel_statistics(const at::Tensor& x) {
                  part.low.data() + at, part.high.data() + at);
   });
   const auto channels = static_cast<std::size_t>(layout.channels);
-  ChannelStatistics result;
-  for (std::size_t c = 0; c < channels; ++c) {
-    // Chan, Golub and LeVeque 1979, equations 2.1: moments of a union from those of its parts.
-    double count = 0, mean = 0, squares = 0;
-    float low = std::numeric_limits<float>::infinity(), high = -low;
-    for (std::int64_t i = 0; i < layout.chunks; ++i) {
-      for (std::int64_t lane = static_cast<std::int64_t>(c); lane < layout.period; lane += layout.channels) {
-        const std::int64_t more = (layout.length(i) - lane + layout.period - 1) / layout.period;
-        if (more <= 0) continue;
-        const auto at = static_cast<std::size_t>(i * layout.period + lane);
-        const auto n = static_cast<double>(more);
-        const double distance = static_cast<double>(data[layout.begin(i) + lane]) + part.first[at] - mean;
-        squares += part.second[at] + distance * distance * count * n / (count + n);
-        mean += distance * n / (count + n);
-        count += n;
-        low = std::min(low, part.low[at]);
-        high = std::max(high, part.high[at]);
-      }
-    }
-    const auto poison = static_cast<float>(mean * 0.0);  // comparisons pass over a NaN, sums do not
-    result.mean.push_back(static_cast<float>(mean));
-    result.variance.push_back(static_cast<float>(squares / count));
-    result.low.push_back(low + poison);
-    result.high.push_back(high + poison);
-  }
+  ChannelStatistics result{std::vector<float>(channels), std::vector<float>(channels),
+                           std::vector<float>(channels), std::vector<float>(channels)};
+  const std::int64_t parts_a_channel = layout.chunks * (layout.period / layout.channels);
+  const std::int64_t grain = std::max<std::int64_t>(1, 5'000 / parts_a_channel);
+  at::parallel_for(0, layout.channels, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t c = begin; c < end; ++c) join_channel(layout, data, part, c, result);
+  });
   return result;
 }
 

@@ -4,7 +4,6 @@
 #include <mutex>
 #include <vector>
 
-#include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/plan.h"
@@ -21,13 +20,9 @@ namespace {
 // Constants of one phase; with x = sx (qx - zx) + ex and w = sw (qw - zw) + ew and n valid taps,
 //   Σ x·w = sx sw (Σ qx (qw - zw) - zx Σ (qw - zw)) + sx ew (Σ qx - n zx) + ex (sw Σ (qw - zw) + n ew).
 struct PhaseConstants {
-  struct ValidTap {
-    std::int64_t weight;  // element of `weights` at which the tap's channels start
-    std::int64_t source;  // element of the image relative to where the output stands
-  };
-  std::vector<std::vector<ValidTap>> taps;  // by class
-  std::vector<std::int32_t> class_sum;      // - zx Σ (qw - zw), [class][channel]
-  std::vector<float> class_value;           // ex (sw Σ (qw - zw) + n ew) - n zx sx ew
+  std::vector<std::vector<DepthwiseTap>> taps;  // valid ones, by class
+  std::vector<std::int32_t> class_sum;          // - zx Σ (qw - zw), [class][channel]
+  std::vector<float> class_value;               // ex (sw Σ (qw - zw) + n ew) - n zx sx ew
 };
 
 struct Weights {
@@ -56,7 +51,7 @@ PhaseConstants make_constants(const Plan& plan, const Phase& phase, const Weight
   PhaseConstants constants;
   for (std::size_t r = 0; r < phase.row_valid.size(); ++r) {
     for (std::size_t col = 0; col < phase.col_valid.size(); ++col) {
-      std::vector<PhaseConstants::ValidTap>& valid = constants.taps.emplace_back();
+      std::vector<DepthwiseTap>& valid = constants.taps.emplace_back();
       std::vector<std::int64_t> sums(channels);
       for (const Tap& tap : phase.taps) {
         if (!phase.valid(tap, r, col)) continue;
@@ -79,50 +74,6 @@ PhaseConstants make_constants(const Plan& plan, const Phase& phase, const Weight
   return constants;
 }
 
-struct Pixel {
-  const std::uint8_t* source;
-  const PhaseConstants::ValidTap* taps;
-  std::size_t count;
-  const std::int32_t* class_sum;
-  const float* class_value;
-  float* out;
-};
-
-LOWTIDE_SIMD void sum_pixel(const Pixel& pixel, const std::int32_t* weights, const float* scale,
-                            const float* box_scale, std::int64_t channels) {
-  std::int64_t first = 0;
-  for (; first + kLanes <= channels; first += kLanes) {
-    std::int32_t sum[kLanes], box[kLanes];
-    for (int lane = 0; lane < kLanes; ++lane) {
-      sum[lane] = pixel.class_sum[first + lane];
-      box[lane] = 0;
-    }
-    for (std::size_t tap = 0; tap < pixel.count; ++tap) {
-      const std::uint8_t* x = pixel.source + pixel.taps[tap].source + first;
-      const std::int32_t* w = weights + pixel.taps[tap].weight + first;
-      for (int lane = 0; lane < kLanes; ++lane) {
-        sum[lane] += x[lane] * w[lane];
-        box[lane] += x[lane];
-      }
-    }
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const std::int64_t c = first + lane;
-      pixel.out[c] = static_cast<float>(sum[lane]) * scale[c] +
-                     (static_cast<float>(box[lane]) * box_scale[c] + pixel.class_value[c]);
-    }
-  }
-  for (std::int64_t c = first; c < channels; ++c) {
-    std::int32_t sum = pixel.class_sum[c], box = 0;
-    for (std::size_t tap = 0; tap < pixel.count; ++tap) {
-      const std::uint8_t x = pixel.source[pixel.taps[tap].source + c];
-      sum += x * weights[pixel.taps[tap].weight + c];
-      box += x;
-    }
-    pixel.out[c] =
-        static_cast<float>(sum) * scale[c] + (static_cast<float>(box) * box_scale[c] + pixel.class_value[c]);
-  }
-}
-
 // Output rows of a phase, of one image.
 void walk_row(const Plan& plan, const Phase& phase, const PhaseConstants& constants, const Weights& w,
               std::int64_t row, const std::uint8_t* image, float* out) {
@@ -135,15 +86,16 @@ void walk_row(const Plan& plan, const Phase& phase, const PhaseConstants& consta
     const std::int64_t out_col = phase.first_col + col * plan.out_col_step;
     const std::int64_t source = row * plan.row_step * plan.source_cols + col * plan.column_split;
     const auto& taps = constants.taps[of_class];
-    sum_pixel({image + source * channels, taps.data(), taps.size(),
-               constants.class_sum.data() + of_class * w.rows.size(),
-               constants.class_value.data() + of_class * w.rows.size(),
-               out + (out_row * plan.out_cols + out_col) * channels},
-              w.centred.data(), w.scale.data(), w.box_scale.data(), channels);
+    tiles.depthwise_pixel({image + source * channels, taps.data(), static_cast<std::int64_t>(taps.size()),
+                           constants.class_sum.data() + of_class * w.rows.size(),
+                           constants.class_value.data() + of_class * w.rows.size(),
+                           out + (out_row * plan.out_cols + out_col) * channels},
+                          {w.centred.data(), w.scale.data(), w.box_scale.data(), channels});
   }
 }
 
-at::Tensor walk(const Plan& plan, const Quantized& x, const Quantized& w, const ConvShape& shape) {
+at::Tensor walk(const Plan& plan, const Quantized& x, const Quantized& w, const ConvShape& shape,
+                const TileKernels& tiles) {
   const std::int64_t items = shape.input[0], channels = shape.input[1];
   at::Tensor y = at::empty({items, channels, plan.out_rows, plan.out_cols},
                            x.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
@@ -161,7 +113,7 @@ at::Tensor walk(const Plan& plan, const Quantized& x, const Quantized& w, const 
       float* out = y.data_ptr<float>() + item * plan.out_rows * plan.out_cols * channels;
       for (std::size_t i = 0; i < plan.phases.size(); ++i) {
         for (std::int64_t row = 0; row < plan.phases[i].rows; ++row) {
-          walk_row(plan, plan.phases[i], constants[i], weights, row, image, out);
+          walk_row(plan, plan.phases[i], constants[i], weights, row, image, out, tiles);
         }
       }
     }
@@ -169,22 +121,29 @@ at::Tensor walk(const Plan& plan, const Quantized& x, const Quantized& w, const 
   return y;
 }
 
-// sum[c] += Σ_col error[col · channels + c] · input[col · step + c]
-LOWTIDE_SIMD void add_row_products(const std::uint8_t* error, const std::uint8_t* input, std::int64_t cols,
-                                   std::int64_t step, std::int64_t channels, std::int32_t* sum) {
-  std::int64_t first = 0;
-  for (; first + kLanes <= channels; first += kLanes) {
-    std::int32_t total[kLanes];
-    for (int lane = 0; lane < kLanes; ++lane) total[lane] = sum[first + lane];
-    for (std::int64_t col = 0; col < cols; ++col) {
-      const std::uint8_t* e = error + col * channels + first;
-      const std::uint8_t* x = input + col * step + first;
-      for (int lane = 0; lane < kLanes; ++lane) total[lane] += e[lane] * x[lane];
+// Σ q qx of one row of the error against one of the input. Columns at which the whole kernel row is valid are summed for
+// all its taps at once, the others tap by tap.
+void add_row_products(const Plan& plan, std::int64_t kernel_row, const std::uint8_t* error,
+                      const std::uint8_t* input, std::int64_t channels, const TileKernels& tiles,
+                      std::int32_t* sum) {
+  const Phase& phase = plan.phases[0];
+  const auto taps = static_cast<std::int64_t>(phase.col_valid[0].size());
+  for (const Phase::Run& run : phase.col_runs) {
+    const std::vector<bool>& valid = phase.col_valid[static_cast<std::size_t>(run.of_class)];
+    const std::int64_t column = run.first * plan.column_split - plan.left;  // that tap 0 reads
+    const bool whole = std::all_of(valid.begin(), valid.end(), [](bool is_valid) { return is_valid; });
+    const auto add = [&](std::int64_t first_tap, int count) {
+      tiles.depthwise_row({error + run.first * channels, input + (column + first_tap) * channels,
+                           run.last - run.first, plan.column_split, channels, count,
+                           sum + (kernel_row * taps + first_tap) * channels});
+    };
+    if (whole) {
+      add(0, static_cast<int>(taps));
+      continue;
     }
-    for (int lane = 0; lane < kLanes; ++lane) sum[first + lane] = total[lane];
-  }
-  for (std::int64_t c = first; c < channels; ++c) {
-    for (std::int64_t col = 0; col < cols; ++col) sum[c] += error[col * channels + c] * input[col * step + c];
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      if (valid[static_cast<std::size_t>(tap)]) add(tap, 1);
+    }
   }
 }
 
@@ -200,17 +159,12 @@ void add_image_products(const Plan& plan, const std::uint8_t* error, const std::
     terms = 0;
   };
   for (std::int64_t row = 0; row < plan.out_rows; ++row) {
-    for (std::size_t tap = 0; tap < phase.taps.size(); ++tap) {
-      const std::int64_t y = row * plan.row_step + phase.taps[tap].row - plan.top;
+    for (const Tap& tap : phase.taps) {
+      if (tap.kernel_col != 0) continue;
+      const std::int64_t y = row * plan.row_step + tap.row - plan.top;
       if (y < 0 || y >= plan.source_rows) continue;
-      const std::int64_t x = phase.taps[tap].col - plan.left;  // of output column 0
-      const std::int64_t step = plan.column_split;
-      const std::int64_t first = x >= 0 ? 0 : (-x + step - 1) / step;
-      const std::int64_t last = std::min(plan.out_cols, (plan.source_cols - 1 - x) / step + 1);
-      if (last <= first) continue;
-      add_row_products(error + (row * plan.out_cols + first) * channels,
-                       input + (y * plan.source_cols + x + first * step) * channels, last - first,
-                       step * channels, channels, sum.data() + static_cast<std::int64_t>(tap) * channels);
+      add_row_products(plan, tap.kernel_row, error + row * plan.out_cols * channels,
+                       input + y * plan.source_cols * channels, channels, tiles, sum.data());
     }
     terms += plan.out_cols;
     if (terms + plan.out_cols > kMostTerms) flush();
@@ -224,15 +178,18 @@ bool is_depthwise(const ConvShape& shape) {
   return shape.groups > 1 && shape.groups == shape.input[1] && shape.weight[0] == shape.groups;
 }
 
-at::Tensor depthwise(const Quantized& x, const Quantized& w, const ConvShape& shape) {
-  return walk(output_plan(shape), x, w, shape);
+at::Tensor depthwise(const Quantized& x, const Quantized& w, const ConvShape& shape,
+                     const TileKernels& tiles) {
+  return walk(output_plan(shape), x, w, shape, tiles);
 }
 
-at::Tensor depthwise_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape) {
-  return walk(input_gradient_plan(shape), dy, w, shape);
+at::Tensor depthwise_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                                    const TileKernels& tiles) {
+  return walk(input_gradient_plan(shape), dy, w, shape, tiles);
 }
 
-at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape) {
+at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,
+                                     const TileKernels& tiles) {
   const Plan plan = output_plan(shape);
   const std::int64_t items = shape.input[0], channels = shape.input[1],
                      places = shape.weight[2] * shape.weight[3];

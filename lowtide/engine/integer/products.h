@@ -21,9 +21,12 @@ at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const
 
 // One channel in, one channel out, as many groups as channels.
 bool is_depthwise(const ConvShape& shape);
-at::Tensor depthwise(const Quantized& x, const Quantized& w, const ConvShape& shape);
-at::Tensor depthwise_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape);
-at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape);
+at::Tensor depthwise(const Quantized& x, const Quantized& w, const ConvShape& shape,
+                     const TileKernels& tiles);
+at::Tensor depthwise_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                                    const TileKernels& tiles);
+at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,
+                                     const TileKernels& tiles);
 
 // Stacks of matrices of the same sizes, or two matrices. At most one operand's scale may vary along the sum.
 bool scale_varies_along_sum(const Quantized& q, bool summed_first);

@@ -55,6 +55,37 @@ struct GradientTile {
   std::int32_t* sum = nullptr;   // in and out: [stream][shift][vectors · 16]
 };
 
+// One pixel of a depthwise convolution's sum over its valid taps, in every channel:
+//   out[c] = scale[c] · (class_sum[c] + Σ_tap x·w) + (box_scale[c] · Σ_tap x + class_value[c])
+struct DepthwiseTap {
+  std::int64_t weight = 0;  // element of the weights at which the tap's channels start
+  std::int64_t source = 0;  // byte of the image relative to where the output stands
+};
+struct DepthwisePixel {
+  const std::uint8_t* source = nullptr;
+  const DepthwiseTap* taps = nullptr;
+  std::int64_t count = 0;
+  const std::int32_t* class_sum = nullptr;
+  const float* class_value = nullptr;
+  float* out = nullptr;
+};
+struct DepthwiseWeights {
+  const std::int32_t* weight = nullptr;  // each within ±255
+  const float* scale = nullptr;
+  const float* box_scale = nullptr;
+  std::int64_t channels = 0;
+};
+
+// A row's part of a depthwise weight gradient, for neighbouring kernel columns:
+//   sum[tap · channels + c] += Σ_col error[col · channels + c] · input[(col · step + tap) · channels + c]
+struct DepthwiseRow {
+  const std::uint8_t* error = nullptr;
+  const std::uint8_t* input = nullptr;
+  std::int64_t cols = 0, step = 1, channels = 0;
+  int taps = 1;
+  std::int32_t* sum = nullptr;
+};
+
 struct TileKernels {
   void (*dot_row)(const DotRow& row, int vectors);               // 1 to 4 vectors
   void (*scaled_row)(const ScaledRow& row, int vectors);         // 1 or 2
@@ -63,6 +94,8 @@ struct TileKernels {
   // sum[pixel] = Σ_quad Σ of the quad's four bytes at input + quad·plane + 4·pixel
   void (*channel_sums)(const std::int8_t* input, std::int64_t quads, std::int64_t plane, std::int64_t pixels,
                        std::int32_t* sum);
+  void (*depthwise_pixel)(const DepthwisePixel& pixel, const DepthwiseWeights& weights);
+  void (*depthwise_row)(const DepthwiseRow& row);
 };
 
 enum class InstructionSet { kGeneric, kAvx2, kVnni };

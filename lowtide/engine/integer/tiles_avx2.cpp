@@ -77,10 +77,23 @@ void channel_sums(const std::int8_t* input, std::int64_t quads, std::int64_t pla
   }
 }
 
+// Sixteen channels at once, so that the loops over taps and columns stay outside.
+void depthwise_pixel(const DepthwisePixel& pixel, const DepthwiseWeights& w) {
+  for (std::int64_t c = 0; c < w.channels; c += kLanes) {
+    depthwise_channels(pixel, w, c, c + kLanes < w.channels ? c + kLanes : w.channels);
+  }
+}
+
+void depthwise_row(const DepthwiseRow& row) {
+  for (std::int64_t c = 0; c < row.channels; c += kLanes) {
+    depthwise_row_channels(row, c, c + kLanes < row.channels ? c + kLanes : row.channels);
+  }
+}
+
 }  // namespace
 
 extern const TileKernels kAvx2Tiles;
 const TileKernels kAvx2Tiles{dot_row<Avx2>, scaled_row<Avx2>, gradient_tile<Avx2>, most_streams<Avx2>,
-                             channel_sums};
+                             channel_sums,  depthwise_pixel,  depthwise_row};
 
 }  // namespace lowtide::integer

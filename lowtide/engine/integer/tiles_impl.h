@@ -222,6 +222,33 @@ void gradient_tile(const GradientTile& tile, int vectors) {
   gradient_tile_of<Vectors, 4>(tile);
 }
 
+// Plain loops, which the compiler makes vectors of as far as the file's instruction set allows.
+inline void depthwise_channels(const DepthwisePixel& pixel, const DepthwiseWeights& w, std::int64_t first,
+                               std::int64_t last) {
+  for (std::int64_t c = first; c < last; ++c) {
+    std::int32_t sum = pixel.class_sum[c], box = 0;
+    for (std::int64_t tap = 0; tap < pixel.count; ++tap) {
+      const std::uint8_t x = pixel.source[pixel.taps[tap].source + c];
+      sum += x * w.weight[pixel.taps[tap].weight + c];
+      box += x;
+    }
+    pixel.out[c] = static_cast<float>(sum) * w.scale[c] +
+                   (static_cast<float>(box) * w.box_scale[c] + pixel.class_value[c]);
+  }
+}
+
+inline void depthwise_row_channels(const DepthwiseRow& row, std::int64_t first, std::int64_t last) {
+  for (int tap = 0; tap < row.taps; ++tap) {
+    for (std::int64_t c = first; c < last; ++c) {
+      std::int32_t sum = row.sum[tap * row.channels + c];
+      for (std::int64_t col = 0; col < row.cols; ++col) {
+        sum += row.error[col * row.channels + c] * row.input[(col * row.step + tap) * row.channels + c];
+      }
+      row.sum[tap * row.channels + c] = sum;
+    }
+  }
+}
+
 template <typename Vectors>
 int most_streams(int vectors, int shifts) {
   return streams_at_once<Vectors>(vectors, shifts);

@@ -48,10 +48,68 @@ void channel_sums(const std::int8_t* input, std::int64_t quads, std::int64_t pla
   }
 }
 
+// Sixteen bytes as the low halves of sixteen pairs of 16-bit numbers: the pair's other product is with 0.
+__m512i widened(const std::uint8_t* p) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+void depthwise_pixel(const DepthwisePixel& pixel, const DepthwiseWeights& w) {
+  std::int64_t c = 0;
+  for (; c + kLanes <= w.channels; c += kLanes) {
+    __m512i sum = _mm512_loadu_si512(pixel.class_sum + c), box = _mm512_setzero_si512();
+    for (std::int64_t tap = 0; tap < pixel.count; ++tap) {
+      const __m512i x = widened(pixel.source + pixel.taps[tap].source + c);
+      sum = _mm512_dpwssd_epi32(sum, x, _mm512_loadu_si512(w.weight + pixel.taps[tap].weight + c));
+      box = _mm512_add_epi32(box, x);
+    }
+    // Products and sums rounded one by one, as plain loops have them.
+    const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(w.scale + c));
+    const __m512 boxed = _mm512_mul_ps(_mm512_cvtepi32_ps(box), _mm512_loadu_ps(w.box_scale + c));
+    _mm512_storeu_ps(pixel.out + c,
+                     _mm512_add_ps(scaled, _mm512_add_ps(boxed, _mm512_loadu_ps(pixel.class_value + c))));
+  }
+  depthwise_channels(pixel, w, c, w.channels);
+}
+
+template <int kTaps>
+void depthwise_row_taps(const DepthwiseRow& row, std::int64_t c) {
+  __m512i sum[kTaps];
+#pragma GCC unroll 4
+  for (int tap = 0; tap < kTaps; ++tap) sum[tap] = _mm512_loadu_si512(row.sum + tap * row.channels + c);
+  const std::uint8_t* error = row.error + c;
+  const std::uint8_t* input = row.input + c;
+  for (std::int64_t col = 0; col < row.cols; ++col, error += row.channels, input += row.step * row.channels) {
+    const __m512i e = widened(error);
+#pragma GCC unroll 4
+    for (int tap = 0; tap < kTaps; ++tap) {
+      sum[tap] = _mm512_dpwssd_epi32(sum[tap], e, widened(input + tap * row.channels));
+    }
+  }
+#pragma GCC unroll 4
+  for (int tap = 0; tap < kTaps; ++tap) _mm512_storeu_si512(row.sum + tap * row.channels + c, sum[tap]);
+}
+
+void depthwise_row(const DepthwiseRow& row) {
+  std::int64_t c = 0;
+  for (; c + kLanes <= row.channels; c += kLanes) {
+    if (row.taps == 3) {
+      depthwise_row_taps<3>(row, c);
+      continue;
+    }
+    DepthwiseRow one = row;
+    for (int tap = 0; tap < row.taps; ++tap) {
+      one.input = row.input + tap * row.channels;
+      one.sum = row.sum + tap * row.channels;
+      depthwise_row_taps<1>(one, c);
+    }
+  }
+  depthwise_row_channels(row, c, row.channels);
+}
+
 }  // namespace
 
 extern const TileKernels kVnniTiles;
 const TileKernels kVnniTiles{dot_row<Vnni>, scaled_row<Vnni>, gradient_tile<Vnni>, most_streams<Vnni>,
-                             channel_sums};
+                             channel_sums,  depthwise_pixel,  depthwise_row};
 
 }  // namespace lowtide::integer

@@ -1,0 +1,131 @@
+// The integer engine's kernels: the tiles on what the nearest cache holds (the machine's limit), whole products of a
+// convolution, and the fused passes beside them, on the first group of a CIFAR ResNet (batch 128, 16 channels, 32×32).
+#include <benchmark/benchmark.h>
+#include <torch/torch.h>
+
+#include "lowtide/engine/integer.h"
+#include "lowtide/engine/integer/scratch.h"
+#include "lowtide/nn/norm_kernels.h"
+
+namespace lowtide {
+namespace {
+
+const ConvShape kShape{{128, 16, 32, 32}, {16, 16, 3, 3}, {1, 1}, {1, 1}, 1};
+
+torch::Tensor activation(std::int64_t seed) {
+  torch::manual_seed(static_cast<std::uint64_t>(seed));
+  return torch::randn(kShape.input).contiguous(torch::MemoryFormat::ChannelsLast);
+}
+
+Quantized codes(const torch::Tensor& values, RangeGroup group) {
+  return encode(values, measure_range(values, group), 8);
+}
+
+Quantized weight_codes() {
+  return codes(torch::randn(kShape.weight).contiguous(torch::MemoryFormat::ChannelsLast), RangeGroup::kRow);
+}
+
+void count_products(benchmark::State& state, double products) {
+  state.counters["products"] = benchmark::Counter(products, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void tile(benchmark::State& state, integer::InstructionSet set) {
+  constexpr std::int64_t kQuads = 16, kPixels = 8;
+  constexpr int kVectors = 2;
+  integer::Scratch<std::int8_t> input;
+  integer::Scratch<std::uint8_t> weight;
+  integer::Scratch<std::int32_t> sum;
+  std::fill_n(input.at_least(kQuads * kPixels * 4), kQuads * kPixels * 4, std::int8_t{3});
+  std::fill_n(weight.at_least(kQuads * kVectors * 64), kQuads * kVectors * 64, std::uint8_t{5});
+  const std::int32_t here = 0;
+  const integer::DotRow row{input.at_least(0),
+                            weight.at_least(0),
+                            &here,
+                            1,
+                            kQuads,
+                            kPixels * 4,
+                            sum.at_least(kPixels * kVectors * 16),
+                            kPixels};
+  for (auto _ : state) {
+    integer::tile_kernels(set).dot_row(row, kVectors);
+    benchmark::ClobberMemory();
+  }
+  count_products(state, kQuads * 4 * kPixels * kVectors * 16);
+}
+
+void conv_output(benchmark::State& state) {
+  const IntegerEngine engine;
+  const Quantized x = codes(torch::relu(activation(1)), RangeGroup::kTensor), w = weight_codes();
+  for (auto _ : state) benchmark::DoNotOptimize(engine.conv2d(x, w, kShape));
+  count_products(state, static_cast<double>(kShape.macs() * kShape.input[0]));
+}
+BENCHMARK(conv_output)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void conv_input_gradient(benchmark::State& state) {
+  const IntegerEngine engine;
+  const Quantized dy = codes(activation(2), RangeGroup::kTensor), w = weight_codes();
+  for (auto _ : state) benchmark::DoNotOptimize(engine.conv2d_input_gradient(dy, w, kShape));
+  count_products(state, static_cast<double>(kShape.macs() * kShape.input[0]));
+}
+BENCHMARK(conv_input_gradient)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void conv_weight_gradient(benchmark::State& state) {
+  const IntegerEngine engine;
+  const Quantized dy = codes(activation(2), RangeGroup::kTensor);
+  const Quantized x = codes(torch::relu(activation(1)), RangeGroup::kTensor);
+  for (auto _ : state) benchmark::DoNotOptimize(engine.conv2d_weight_gradient(dy, x, kShape));
+  count_products(state, static_cast<double>(kShape.macs() * kShape.input[0]));
+}
+BENCHMARK(conv_weight_gradient)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+cpu::ChannelMap channel_map() {
+  return {std::vector<float>(16, 0.1f), std::vector<float>(16, 0.9f), std::vector<float>(16, 0.2f), true};
+}
+
+void count_bytes(benchmark::State& state, std::int64_t bytes_an_element) {
+  state.SetBytesProcessed(state.iterations() * 128 * 16 * 32 * 32 * bytes_an_element);
+}
+
+void statistics(benchmark::State& state) {
+  const torch::Tensor x = activation(1);
+  for (auto _ : state) benchmark::DoNotOptimize(cpu::channel_statistics(x));
+  count_bytes(state, 4);
+}
+BENCHMARK(statistics)->Name("norm/statistics")->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void normalise_to_codes(benchmark::State& state) {
+  const torch::Tensor x = activation(1);
+  const cpu::ChannelMap map = channel_map();
+  const Range range = map.range(cpu::channel_statistics(x));
+  for (auto _ : state) benchmark::DoNotOptimize(cpu::encode_mapped(x, map, range, 8));
+  count_bytes(state, 5);
+}
+BENCHMARK(normalise_to_codes)->Name("norm/to_codes")->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void normalise_and_add(benchmark::State& state) {
+  const torch::Tensor x = activation(1), residual = activation(2);
+  const cpu::ChannelMap map = channel_map();
+  for (auto _ : state) benchmark::DoNotOptimize(cpu::map_and_add(x, map, residual));
+  count_bytes(state, 12);
+}
+BENCHMARK(normalise_and_add)->Name("norm/add_residual")->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void normalise_backward(benchmark::State& state) {
+  const torch::Tensor x = activation(1), dy = activation(2);
+  const cpu::ChannelMap map = channel_map();
+  const std::vector<float> inverse(16, 1.0f);
+  for (auto _ : state) benchmark::DoNotOptimize(cpu::map_backward(dy, x, map, inverse, {}, false));
+  count_bytes(state, 20);
+}
+BENCHMARK(normalise_backward)->Name("norm/backward")->Unit(benchmark::kMillisecond)->UseRealTime();
+
+[[maybe_unused]] const bool registered = [] {
+  for (const integer::InstructionSet set : integer::instruction_sets()) {
+    benchmark::RegisterBenchmark(("tile/" + integer::instruction_set_name(set)).c_str(),
+                                 [set](benchmark::State& state) { tile(state, set); });
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace lowtide
