@@ -124,11 +124,12 @@ LOWTIDE_SIMD void fill_noise(const NoiseCounter& counter, std::int64_t first_ind
       key0 += Philox::kWeyl0;
       key1 += Philox::kWeyl1;
     }
+    float* const block = noise + done;
     for (int lane = 0; lane < kNoiseLanes; ++lane) {
-      noise[done + lane] = noise_value(c0[lane]);
-      noise[done + kNoiseLanes + lane] = noise_value(c1[lane]);
-      noise[done + 2 * kNoiseLanes + lane] = noise_value(c2[lane]);
-      noise[done + 3 * kNoiseLanes + lane] = noise_value(c3[lane]);
+      block[lane] = noise_value(c0[lane]);
+      block[kNoiseLanes + lane] = noise_value(c1[lane]);
+      block[2 * kNoiseLanes + lane] = noise_value(c2[lane]);
+      block[3 * kNoiseLanes + lane] = noise_value(c3[lane]);
     }
   }
 }
