@@ -18,5 +18,9 @@ target_link_libraries(lowtide_torch PUBLIC ${TORCH_LIBRARIES} OpenMP::OpenMP_CXX
 if(LOWTIDE_CUDA)
   target_compile_definitions(lowtide_torch PUBLIC LOWTIDE_WITH_CUDA)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(lowtide_torch PUBLIC
+    $<$<COMPILE_LANGUAGE:CXX>:SHELL:-include ${PROJECT_SOURCE_DIR}/cmake/ClangVector.h>)
+endif()
 # A file that includes torch/torch.h takes some 16 s to compile; with this 7.
 target_precompile_headers(lowtide_torch PRIVATE <torch/torch.h>)

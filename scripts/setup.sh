@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Lowtide builds with, those that are missing and no others.
+# Installs the Debian packages that Lowtide builds with, those that are missing and no others; `setup.sh checks` also
+# those of make format and make tidy.
 set -euo pipefail
 
 packages=(
@@ -11,6 +12,7 @@ packages=(
   clang libclang-rt-14-dev
   dataset-fashion-mnist
 )
+if [ "${1:-}" = checks ]; then packages+=(clang-format clang-tidy libomp-dev); fi
 
 command -v dpkg-query >/dev/null || { echo "setup: not a Debian system; install by hand: ${packages[*]}" >&2; exit 0; }
 

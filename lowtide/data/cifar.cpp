@@ -10,7 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kSide = 32;
-constexpr std::size_t kPlane = kSide * kSide;
+constexpr std::size_t kPlane = std::size_t{kSide} * kSide;
 constexpr std::size_t kMaxBytes = std::size_t{1} << 30;  // the largest, CIFAR-100's train.bin, has 154 MB
 
 struct Layout {

@@ -50,7 +50,7 @@ void blend_rows(const Image& image, const Taps& rows, int top, std::size_t offse
 template <int kChannels>
 void blend_columns(const float* row, const std::vector<Taps>& columns, int origin, float* out) {
   for (const Taps& taps : columns) {
-    const float* pixel = row + (taps.first - origin) * kChannels;
+    const float* pixel = row + std::ptrdiff_t{taps.first - origin} * kChannels;
     float sum[kChannels] = {};
     for (const float weight : taps.weights) {
       for (int c = 0; c < kChannels; ++c) sum[c] += weight * pixel[c];
@@ -71,13 +71,14 @@ void resample(const Image& image, const Resampling& plan, float* out) {
   if (plan.flip) std::reverse(columns.begin(), columns.end());
   // Rows first: this pass is the fast one, and leaves only as many rows as there are in the output to the
   // slow one.
-  std::vector<float> row(static_cast<std::size_t>((end - first) * image.channels));
-  const auto offset = static_cast<std::size_t>((plan.source.left + first) * image.channels);
+  const auto channels = static_cast<std::size_t>(image.channels);
+  std::vector<float> row(static_cast<std::size_t>(end - first) * channels);
+  const std::size_t offset = static_cast<std::size_t>(plan.source.left + first) * channels;
   for (const Taps& taps : rows) {
     blend_rows(image, taps, plan.source.top, offset, row.size(), row.data());
-    image.channels == 3 ? blend_columns<3>(row.data(), columns, first, out)
-                        : blend_columns<1>(row.data(), columns, first, out);
-    out += window.width * image.channels;
+    channels == 3 ? blend_columns<3>(row.data(), columns, first, out)
+                  : blend_columns<1>(row.data(), columns, first, out);
+    out += static_cast<std::size_t>(window.width) * channels;
   }
 }
 

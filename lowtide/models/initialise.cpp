@@ -39,8 +39,8 @@ void initialise(torch::nn::Module& model, std::uint64_t seed) {
   for (const auto& module : model.modules()) {
     if (auto* conv = module->as<QuantConv2dImpl>()) {
       const auto& o = conv->options;
-      const auto fan_out = static_cast<double>(o.kernel * o.kernel * o.out_channels / o.groups);
-      fill_normal(conv->weight, std::sqrt(2.0 / fan_out), stream());
+      const std::int64_t fan_out = o.kernel * o.kernel * o.out_channels / o.groups;
+      fill_normal(conv->weight, std::sqrt(2.0 / static_cast<double>(fan_out)), stream());
       if (conv->bias.defined()) conv->bias.zero_();
     } else if (auto* linear = module->as<QuantLinearImpl>()) {
       const double bound = 1.0 / std::sqrt(static_cast<double>(linear->options.in_features));

@@ -104,6 +104,7 @@ std::unique_ptr<Optimizer> make_optimizer(const Recipe& recipe, torch::nn::Modul
 torch::Tensor clip_gradients(const std::vector<torch::Tensor>& parameters, double limit) {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> norms;
+  norms.reserve(parameters.size());
   for (const torch::Tensor& parameter : parameters) norms.push_back(parameter.grad().norm());
   torch::Tensor norm = torch::stack(norms).norm();
   if (limit > 0) {

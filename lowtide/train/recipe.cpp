@@ -265,7 +265,7 @@ void check(const Recipe& r) {
 
 ScheduleSpec schedule_of(const Recipe& r) {
   if (r.schedule.find(' ') != std::string::npos) return parse_schedule(r.schedule);
-  const ScheduleSpec named = parse_schedule(r.schedule);
+  ScheduleSpec named = parse_schedule(r.schedule);
   if (named.name == "fp32") return named;
   if (named.name == "static") {
     const auto highest = r.bits.find(':') == std::string::npos ? r.bits : r.bits.substr(r.bits.find(':') + 1);

@@ -104,9 +104,9 @@ RunFolder RunFolder::resume(const fs::path& folder, std::int64_t step) {
 void RunFolder::log(const Json& line) {
   metrics_->append(line);
   const std::int64_t step = line.at("step");
-  const std::string prefix = line.value("split", "train");
+  const std::string prefix = line.value("split", "train") + "/";
   for (const auto& [key, value] : line.items()) {
-    if (value.is_number() && key != "step") events_->scalar(prefix + "/" + key, value, step);
+    if (value.is_number() && key != "step") events_->scalar(prefix + key, value, step);
   }
   events_->flush();
 }

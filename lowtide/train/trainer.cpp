@@ -278,7 +278,7 @@ Json Trainer::finish() {
   Json valid;
   if (task_->has(Split::kValid)) valid = evaluate_and_log(Split::kValid).metric;
   const Evaluation test = evaluate_and_log(Split::kTest);
-  const Json result{
+  Json result{
       {"metric", task_->metric_name()},
       {"valid", valid},
       {"test", test.metric},

@@ -13,6 +13,7 @@
 
 #include "lowtide/base/json.h"
 #include "lowtide/train/run_folder.h"
+#include "tests/io/scratch.h"
 #include "tests/train/small_run.h"
 
 namespace lowtide {
@@ -65,8 +66,8 @@ class Process {
 class Program : public testing::Test {
  protected:
   Program() {
-    write_small_dataset(folder_.path() / "data");
-    std::ofstream(recipe_) << to_toml(small_recipe(folder_.path() / "data"));
+    write_small_dataset(folder_ / "data");
+    std::ofstream(recipe_) << to_toml(small_recipe(folder_ / "data"));
   }
 
   Finished run(const std::vector<std::string>& arguments, rlim_t largest_file = RLIM_INFINITY) {
@@ -82,7 +83,7 @@ class Program : public testing::Test {
 
   // The last checkpoint of an uninterrupted run with these further arguments.
   std::string uninterrupted(std::int64_t steps, const std::vector<std::string>& more) {
-    const fs::path out = folder_.path() / "uninterrupted";
+    const fs::path out = folder_ / "uninterrupted";
     const Finished finished = run(train_arguments(out, more));
     EXPECT_EQ(finished.code, 0) << finished.error;
     return file_bytes(RunPaths{out}.checkpoint(steps));
@@ -96,14 +97,14 @@ class Program : public testing::Test {
     EXPECT_EQ(std::count(finished.error.begin(), finished.error.end(), '\n'), 1) << finished.error;
   }
 
-  const TemporaryFolder folder_;
-  const fs::path recipe_ = folder_.path() / "small.toml";
+  const ScratchFolder folder_;
+  const fs::path recipe_ = folder_ / "small.toml";
 };
 
 TEST_F(Program, KilledAtAnyMomentEndsAsIfItHadNotBeen) {
   const std::vector<std::string> longer{"--steps", "400", "--checkpoint-every", "10"};
   const std::string expected = uninterrupted(400, longer);
-  const fs::path out = folder_.path() / "killed";
+  const fs::path out = folder_ / "killed";
   std::vector<std::string> arguments = train_arguments(out, longer);
   arguments.push_back("--resume");
   int kills = 0;
@@ -123,7 +124,7 @@ TEST_F(Program, KilledAtAnyMomentEndsAsIfItHadNotBeen) {
 TEST_F(Program, SigtermSavesFirst) {
   const std::vector<std::string> longer{"--steps", "400", "--checkpoint-every", "0"};
   const std::string expected = uninterrupted(400, longer);
-  const fs::path out = folder_.path() / "stopped";
+  const fs::path out = folder_ / "stopped";
   Process process(folder_.path(), train_arguments(out, longer));
   while (!fs::exists(RunPaths{out}.metrics()) || fs::file_size(RunPaths{out}.metrics()) == 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -139,7 +140,7 @@ TEST_F(Program, SigtermSavesFirst) {
 
 TEST_F(Program, FullDiskLosesNothing) {
   const std::string expected = uninterrupted(40, {});
-  const fs::path out = folder_.path() / "full";
+  const fs::path out = folder_ / "full";
   // A checkpoint of this network takes 0.6 MB: none fits.
   const Finished full = run(train_arguments(out), 300'000);
   EXPECT_EQ(full.code, 2);
@@ -151,7 +152,7 @@ TEST_F(Program, FullDiskLosesNothing) {
 }
 
 TEST_F(Program, EvaluatesACheckpointAsTheRunDid) {
-  const fs::path out = folder_.path() / "run";
+  const fs::path out = folder_ / "run";
   ASSERT_EQ(run(train_arguments(out)).code, 0);
   const Json result = read_run_file(RunPaths{out}.result());
   const std::string checkpoint = RunPaths{out}.checkpoint(40).string();
@@ -166,10 +167,9 @@ TEST_F(Program, EvaluatesACheckpointAsTheRunDid) {
 }
 
 TEST_F(Program, ComparesFinishedRuns) {
-  ASSERT_EQ(run(train_arguments(folder_.path() / "a")).code, 0);
-  ASSERT_EQ(run(train_arguments(folder_.path() / "b", {"--schedule", "fp32"})).code, 0);
-  const Finished table =
-      run({"compare", (folder_.path() / "a").string(), (folder_.path() / "b").string(), "--json"});
+  ASSERT_EQ(run(train_arguments(folder_ / "a")).code, 0);
+  ASSERT_EQ(run(train_arguments(folder_ / "b", {"--schedule", "fp32"})).code, 0);
+  const Finished table = run({"compare", (folder_ / "a").string(), (folder_ / "b").string(), "--json"});
   ASSERT_EQ(table.code, 0) << table.error;
   const Json runs = Json::parse(table.out);
   ASSERT_EQ(runs.size(), 2u);
@@ -196,7 +196,7 @@ TEST_F(Program, PrintedConfigIsARecipe) {
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   const Finished printed = run(arguments);
   ASSERT_EQ(printed.code, 0) << printed.error;
-  const fs::path again = folder_.path() / "again.toml";
+  const fs::path again = folder_ / "again.toml";
   std::ofstream(again) << printed.out;
   EXPECT_EQ(run({"train", "--recipe", again.string(), "--print-config"}).out, printed.out);
 }
@@ -211,7 +211,7 @@ TEST_F(Program, CostNeedsNoTraining) {
 
 TEST_F(Program, MistakesAreOneLineAndExitCode2) {
   const std::string recipe = recipe_.string();
-  const std::string out = (folder_.path() / "never").string();
+  const std::string out = (folder_ / "never").string();
   expect_mistake({"trian"}, "unknown command 'trian'");
   expect_mistake({"train", "--recipe", "/nowhere.toml"}, "/nowhere.toml");
   expect_mistake({"train", "--recipe", recipe, "--out", out, "--model", "resnet19"},
@@ -233,7 +233,7 @@ TEST_F(Program, MistakesAreOneLineAndExitCode2) {
 }
 
 TEST_F(Program, RefusesToMixRuns) {
-  const fs::path out = folder_.path() / "run";
+  const fs::path out = folder_ / "run";
   ASSERT_EQ(run(train_arguments(out)).code, 0);
   expect_mistake(train_arguments(out), "holds a run already");
   fs::remove(RunPaths{out}.result());
@@ -250,7 +250,7 @@ TEST_F(Program, RefusesToMixRuns) {
 }
 
 TEST_F(Program, DamagedCheckpointIsNamed) {
-  const fs::path out = folder_.path() / "run";
+  const fs::path out = folder_ / "run";
   ASSERT_EQ(run(train_arguments(out)).code, 0);
   fs::remove(RunPaths{out}.result());
   fs::resize_file(RunPaths{out}.checkpoint(40), 1000);

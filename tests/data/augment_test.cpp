@@ -6,9 +6,9 @@
 #include <map>
 #include <set>
 
-#include "image_files.h"
+#include "tests/data/image_files.h"
 
-namespace lowtide::testing {
+namespace lowtide {
 namespace {
 
 using ::testing::HasSubstr;
@@ -178,4 +178,4 @@ TEST(Augment, SpecsThatCannotBeAreRefused) {
 }
 
 }  // namespace
-}  // namespace lowtide::testing
+}  // namespace lowtide

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "image_files.h"
+#include "tests/data/image_files.h"
 
-namespace lowtide::testing {
+namespace lowtide {
 namespace {
 
 using ::testing::HasSubstr;
@@ -118,4 +118,4 @@ TEST(Decode, OtherFilesAreRefused) {
 }
 
 }  // namespace
-}  // namespace lowtide::testing
+}  // namespace lowtide

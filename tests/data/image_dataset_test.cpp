@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "image_files.h"
+#include "tests/data/image_files.h"
 
-namespace lowtide::testing {
+namespace lowtide {
 namespace {
 
 using ::testing::HasSubstr;
@@ -15,7 +15,7 @@ std::string open_error(const std::string& format, const std::filesystem::path& f
   return user_error([&] { open_image_dataset(format, folder, split); });
 }
 
-void write_idx(const TemporaryFolder& folder) {
+void write_idx(const ScratchFolder& folder) {
   write_file(folder / "train-images-idx3-ubyte", idx_images(3, 2, 4));
   write_gzip(folder / "train-labels-idx1-ubyte.gz", idx_labels({7, 0, 9}));
   write_gzip(folder / "t10k-images-idx3-ubyte.gz", idx_images(2, 2, 4, 100));
@@ -23,7 +23,7 @@ void write_idx(const TemporaryFolder& folder) {
 }
 
 TEST(Idx, ReadsPlainAndGzip) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_idx(folder);
   const auto train = open_image_dataset("idx", folder.path(), Split::kTrain);
   EXPECT_EQ(train->size(), 3);
@@ -42,7 +42,7 @@ TEST(Idx, ReadsPlainAndGzip) {
 }
 
 TEST(Idx, DamagedFilesAreNamed) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   const auto images = folder / "train-images-idx3-ubyte";
   const auto labels = folder / "train-labels-idx1-ubyte.gz";
   const auto error = [&] { return open_error("idx", folder.path(), Split::kTrain); };
@@ -77,7 +77,7 @@ TEST(Idx, DamagedFilesAreNamed) {
 }
 
 TEST(Cifar, ReadsTheTenClasses) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   const auto place = folder / "cifar-10-batches-bin";
   for (int batch = 1; batch <= 5; ++batch) {
     std::string records = cifar_record(std::string(1, static_cast<char>(batch)), 10, 20, 30);
@@ -101,7 +101,7 @@ TEST(Cifar, ReadsTheTenClasses) {
 }
 
 TEST(Cifar, TakesTheFineOfHundredClasses) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_file(folder / "train.bin", cifar_record({19, 99}, 1, 2, 3) + cifar_record({0, 42}, 4, 5, 6));
   write_file(folder / "test.bin", cifar_record({3, 7}, 1, 2, 3));
   const auto train = open_image_dataset("cifar100", folder.path(), Split::kTrain);
@@ -114,7 +114,7 @@ TEST(Cifar, TakesTheFineOfHundredClasses) {
 }
 
 TEST(Cifar, PixelsAreInterleavedFromPlanes) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   std::string record(1, 0);
   for (int i = 0; i < 3072; ++i) record.push_back(static_cast<char>(i % 251));
   write_file(folder / "test_batch.bin", record);
@@ -127,7 +127,7 @@ TEST(Cifar, PixelsAreInterleavedFromPlanes) {
 }
 
 TEST(Cifar, DamagedFilesAreNamed) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   const auto path = folder / "test_batch.bin";
   const auto error = [&] { return open_error("cifar10", folder.path(), Split::kTest); };
   EXPECT_THAT(error(), StartsWith(path.string() + ": no such file; expected CIFAR-10 in its binary version"));
@@ -157,4 +157,4 @@ TEST(OpenImageDataset, SaysWhatThereIs) {
 }
 
 }  // namespace
-}  // namespace lowtide::testing
+}  // namespace lowtide

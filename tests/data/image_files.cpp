@@ -1,27 +1,15 @@
-#include "image_files.h"
+#include "tests/data/image_files.h"
 
 #include <jpeglib.h>
 #include <png.h>
-#include <stdlib.h>
 #include <zlib.h>
 
 #include <cstdio>
 #include <fstream>
 
-namespace lowtide::testing {
+namespace lowtide {
 
 namespace fs = std::filesystem;
-
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (fs::temp_directory_path() / "lowtide-XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
 
 void write_file(const fs::path& path, const std::string& bytes) {
   fs::create_directories(path.parent_path());
@@ -166,18 +154,4 @@ std::string encode_palette_png(int height, int width, const std::vector<std::uin
                    palette_rgb);
 }
 
-std::string user_error(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << "one line: " << error.what();
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "not a UserError: " << error.what();
-    return "";
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
-
-}  // namespace lowtide::testing
+}  // namespace lowtide

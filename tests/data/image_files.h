@@ -2,33 +2,15 @@
 
 // Files in the formats of the data sets, made by the tests.
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "lowtide/base/error.h"
 #include "lowtide/data/image.h"
+#include "tests/io/scratch.h"
 
-namespace lowtide::testing {
-
-// A folder that goes with the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder();
-
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
+namespace lowtide {
 
 void write_file(const std::filesystem::path& path, const std::string& bytes);  // makes its folder too
 void write_gzip(const std::filesystem::path& path, const std::string& bytes);
@@ -52,7 +34,4 @@ std::string encode_png(const Image& image,
 std::string encode_palette_png(int height, int width, const std::vector<std::uint8_t>& indices,
                                const std::vector<std::uint8_t>& palette_rgb);
 
-// The message of the UserError that `action` throws; a failure of the test if it throws none.
-std::string user_error(const std::function<void()>& action);
-
-}  // namespace lowtide::testing
+}  // namespace lowtide

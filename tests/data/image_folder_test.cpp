@@ -3,22 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "image_files.h"
+#include "tests/data/image_files.h"
 
-namespace lowtide::testing {
+namespace lowtide {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string open_error(const TemporaryFolder& folder, Split split) {
+std::string open_error(const ScratchFolder& folder, Split split) {
   return user_error([&] { open_image_dataset("folder", folder.path(), split); });
 }
 
 std::string picture() { return encode_jpeg(gradient_image(8, 12, 3)); }
 
 TEST(ImageFolder, ClassesAreNumberedByName) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_file(folder / "train/zebra/b.JPEG", picture());
   write_file(folder / "train/zebra/a.jpg", encode_jpeg(gradient_image(5, 6, 1)));
   write_file(folder / "train/ant/1.PNG", encode_png({1, 1, 3, {1, 2, 3}}));
@@ -44,7 +44,7 @@ TEST(ImageFolder, ClassesAreNumberedByName) {
 }
 
 TEST(ImageFolder, WhatIsMissingIsNamed) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   EXPECT_THAT(open_error(folder, Split::kTrain),
               StartsWith((folder / "train").string() + ": cannot be listed"));
   std::filesystem::create_directories(folder / "train");
@@ -64,7 +64,7 @@ TEST(ImageFolder, WhatIsMissingIsNamed) {
 }
 
 TEST(ImageFolder, DamagedImagesAreNamedWhenRead) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_file(folder / "train/ant/1.jpg", "<html>not found</html>");
   write_file(folder / "train/ant/2.jpg", picture().substr(0, 300));
   const auto train = open_image_dataset("folder", folder.path(), Split::kTrain);
@@ -74,7 +74,7 @@ TEST(ImageFolder, DamagedImagesAreNamedWhenRead) {
               StartsWith((folder / "train/ant/2.jpg").string() + ": damaged JPEG"));
 }
 
-void write_tiny_imagenet(const TemporaryFolder& folder) {
+void write_tiny_imagenet(const ScratchFolder& folder) {
   write_file(folder / "train/n02/images/n02_0.JPEG", picture());
   write_file(folder / "train/n02/n02_boxes.txt", "n02_0.JPEG\t0\t0\t1\t1\n");
   write_file(folder / "train/n01/images/n01_0.JPEG", picture());
@@ -85,7 +85,7 @@ void write_tiny_imagenet(const TemporaryFolder& folder) {
 }
 
 TEST(TinyImagenet, IsRecognised) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_tiny_imagenet(folder);
   for (const std::string format : {"folder", "tiny-imagenet"}) {
     const auto train = open_image_dataset(format, folder.path(), Split::kTrain);
@@ -100,7 +100,7 @@ TEST(TinyImagenet, IsRecognised) {
 }
 
 TEST(TinyImagenet, AnnotationsMatchTheImages) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_tiny_imagenet(folder);
   const auto path = folder / "val/val_annotations.txt";
   const auto error = [&](const std::string& text) {
@@ -118,4 +118,4 @@ TEST(TinyImagenet, AnnotationsMatchTheImages) {
 }
 
 }  // namespace
-}  // namespace lowtide::testing
+}  // namespace lowtide

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "image_files.h"
 #include "lowtide/data/memory_dataset.h"
+#include "tests/data/image_files.h"
 
-namespace lowtide::testing {
+namespace lowtide {
 namespace {
 
 using ::testing::StartsWith;
@@ -123,7 +123,7 @@ TEST(TrainLoader, RefusesTheStateOfAnother) {
 }
 
 TEST(TrainLoader, ADamagedImageReachesTheCaller) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   for (int i = 0; i < 30; ++i) {
     const std::string bytes = encode_jpeg(gradient_image(8, 8, 3));
     const auto path = folder / ("train/ant/" + std::to_string(100 + i) + ".jpg");
@@ -194,4 +194,4 @@ TEST(EvalLoader, RewindsInTheMiddleAndMayBeEmpty) {
 }
 
 }  // namespace
-}  // namespace lowtide::testing
+}  // namespace lowtide

@@ -7,10 +7,10 @@
 #include <numeric>
 #include <set>
 
-#include "image_files.h"
 #include "lowtide/data/split.h"
+#include "tests/data/image_files.h"
 
-namespace lowtide::testing {
+namespace lowtide {
 namespace {
 
 using ::testing::HasSubstr;
@@ -92,4 +92,4 @@ TEST(HoldOut, LeavesSomethingToTrainOn) {
 }
 
 }  // namespace
-}  // namespace lowtide::testing
+}  // namespace lowtide

@@ -1,7 +1,5 @@
 #include "tests/train/small_run.h"
 
-#include <stdlib.h>
-
 #include <cstdint>
 #include <fstream>
 #include <iterator>
@@ -71,17 +69,6 @@ std::string file_bytes(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw std::runtime_error("cannot open " + path.string());
   return {std::istreambuf_iterator<char>(file), {}};
-}
-
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "lowtide-test-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder");
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace lowtide

@@ -16,17 +16,4 @@ Recipe small_recipe(const std::filesystem::path& data);
 
 std::string file_bytes(const std::filesystem::path& path);
 
-// A fresh folder under the system's temporary one, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 }  // namespace lowtide
