@@ -78,6 +78,14 @@ void for_each_line_of(const std::filesystem::path& path, const TakeLine& take) {
   joiner.end();
 }
 
+LineSource lines_of_file(const std::filesystem::path& path) {
+  return {path.string(), [path](const TakeLine& take) { for_each_line_of(path, take); }};
+}
+
+LineSource lines_of_text(std::string_view text, const std::string& name) {
+  return {name, [text](const TakeLine& take) { for_each_line(text, take); }};
+}
+
 std::vector<std::string_view> split_fields(std::string_view line, char separator) {
   std::vector<std::string_view> fields;
   for (std::size_t end = line.find(separator); end != line.npos; end = line.find(separator)) {
@@ -85,6 +93,27 @@ std::vector<std::string_view> split_fields(std::string_view line, char separator
     line.remove_prefix(end + 1);
   }
   fields.push_back(line);
+  return fields;
+}
+
+std::optional<std::vector<std::string>> split_csv(std::string_view line) {
+  std::vector<std::string> fields(1);
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == ',') {
+      fields.emplace_back();
+    } else if (line[i] != '"') {
+      fields.back() += line[i];
+    } else {
+      // Quotes begin a field or are none; within them two stand for one.
+      if (!fields.back().empty()) return std::nullopt;
+      for (++i; i < line.size() && (line[i] != '"' || line.substr(i).starts_with("\"\"")); ++i) {
+        fields.back() += line[i];
+        if (line[i] == '"') ++i;
+      }
+      const bool ends = i + 1 == line.size() || (i < line.size() && line[i + 1] == ',');
+      if (!ends) return std::nullopt;
+    }
+  }
   return fields;
 }
 

@@ -83,6 +83,14 @@ TEST(Lines, SplitIntoFields) {
   EXPECT_THAT(split_fields("", ','), ElementsAre(""));
 }
 
+TEST(Lines, SplitAsCsv) {
+  EXPECT_THAT(*split_csv("a,\"b,c\",,\"said \"\"d\"\"\""), ElementsAre("a", "b,c", "", "said \"d\""));
+  EXPECT_THAT(*split_csv("\"\",\"\"\"\""), ElementsAre("", "\""));
+  EXPECT_THAT(*split_csv(""), ElementsAre(""));
+  for (const char* broken : {"\"a", "a\"b\"", "\"a\"b", "\"a\"\"", "\""})
+    EXPECT_FALSE(split_csv(broken)) << broken;
+}
+
 TEST(Lines, NumbersAreWhole) {
   EXPECT_EQ(parse_number<int>("-12"), -12);
   EXPECT_EQ(parse_number<float>("1.5e-3"), 1.5e-3f);
