@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "lowtide/base/error.h"
-#include "lowtide/base/json.h"
 #include "lowtide/data/graph/class_names.h"
 #include "lowtide/data/graph/columns.h"
 #include "lowtide/data/graph/named_files.h"
@@ -16,6 +16,9 @@ namespace lowtide {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Sorted keys: a file has one for each node, and Json would search them all for every one.
+using SortedJson = nlohmann::json;
 
 constexpr std::int64_t kMaxFeatures = std::int64_t{1} << 24;
 
@@ -59,10 +62,10 @@ Target parse_target(std::string_view line, std::size_t number, const TargetColum
 }
 
 // The columns of a node, rising: a feature is there or not, however often it is named.
-std::vector<std::int32_t> parse_feature_list(const Json& list, const std::string& node,
+std::vector<std::int32_t> parse_feature_list(const SortedJson& list, const std::string& node,
                                              const std::string& name) {
   std::vector<std::int32_t> columns;
-  for (const Json& feature : list) {
+  for (const SortedJson& feature : list) {
     const bool whole = feature.is_number_unsigned() && feature.get<std::uint64_t>() < kMaxFeatures;
     if (!whole) {
       throw UserError(fmt::format("{}: node {} has the feature {}; expected whole numbers, 0..{}", name,
@@ -119,7 +122,7 @@ NodeFeatures parse_musae_features(std::string_view text, const std::string& name
   const JsonCheck check = check_json(text, 2);
   if (!check.problem.empty())
     throw UserError(fmt::format("{}: {}; fetch the file again", name, check.problem));
-  const Json object = Json::parse(text);
+  const SortedJson object = SortedJson::parse(text);
   if (!object.is_object() || static_cast<std::int64_t>(object.size()) != nodes) {
     throw UserError(fmt::format("{}: features of {} nodes; expected an object with a list for each of {}",
                                 name, object.is_object() ? object.size() : 0, nodes));
