@@ -7,7 +7,7 @@ packages=(
   build-essential cmake ninja-build ccache pkg-config git
   libtorch-dev libopenblas-dev libdnnl-dev
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
-  zlib1g-dev libjpeg-dev libpng-dev libexpat1-dev
+  zlib1g-dev libjpeg-dev libpng-dev libexpat1-dev libutf8proc-dev
   libgtest-dev libbenchmark-dev
   clang libclang-rt-14-dev
   dataset-fashion-mnist

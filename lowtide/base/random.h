@@ -44,11 +44,12 @@ struct Philox {
 
 // What a stream of random numbers is for. Streams with different purposes never share a counter.
 enum class RandomPurpose : std::uint32_t {
-  kRounding = 1,       // stochastic rounding: index = step, sub = layer
-  kShuffle = 2,        // order of an epoch: index = epoch
-  kAugmentation = 3,   // crops and flips: index = position in the stream of training items
-  kSplit = 4,          // which items are held out for validation
-  kInitialisation = 5  // weights: sub = parameter
+  kRounding = 1,        // stochastic rounding: index = step, sub = layer
+  kShuffle = 2,         // order of an epoch: index = epoch
+  kAugmentation = 3,    // crops and flips: index = position in the stream of training items
+  kSplit = 4,           // which items are held out for validation
+  kInitialisation = 5,  // weights: sub = parameter
+  kNeighbours = 6       // sampled neighbours: index = step and node, sub = layer
 };
 
 // A sequential reader of one stream: (seed, purpose, index, sub) says where it starts, always at its

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "lowtide/io/mapped_file.h"
+
 namespace lowtide {
 namespace {
 
@@ -71,9 +73,22 @@ class BoundedOutput {
   std::size_t used_ = 0;
 };
 
+// Hands on what it gets, from a buffer that is used again and again.
+class PieceOutput {
+ public:
+  explicit PieceOutput(const std::function<void(ByteSpan)>& take) : take_(take) {}
+
+  std::span<std::byte> room() { return bytes_; }
+  void add(std::size_t count) { take_(ByteSpan(bytes_).first(count)); }
+
+ private:
+  const std::function<void(ByteSpan)>& take_;
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(std::size_t{1} << 18);
+};
+
 // Decompresses one member from the front of `input`; returns how many bytes of it that took.
-std::size_t inflate_member(Inflater& inflater, ByteSpan input, BoundedOutput& output,
-                           const std::string& name) {
+template <typename Output>
+std::size_t inflate_member(Inflater& inflater, ByteSpan input, Output& output, const std::string& name) {
   z_stream& stream = inflater.stream();
   std::size_t taken = 0;
   while (true) {
@@ -95,6 +110,20 @@ std::size_t inflate_member(Inflater& inflater, ByteSpan input, BoundedOutput& ou
   }
 }
 
+template <typename Output>
+void inflate_members(ByteSpan compressed, Output& output, const std::string& name) {
+  if (!is_gzip(compressed)) damaged(name, "it does not begin as a gzip file does");
+  Inflater inflater;
+  while (true) {
+    compressed = compressed.subspan(inflate_member(inflater, compressed, output, name));
+    if (compressed.empty()) return;
+    if (!is_gzip(compressed)) {
+      damaged(name, fmt::format("{} bytes that are not gzip follow the data", compressed.size()));
+    }
+    inflater.next_member();
+  }
+}
+
 }  // namespace
 
 bool is_gzip(ByteSpan bytes) {
@@ -102,17 +131,9 @@ bool is_gzip(ByteSpan bytes) {
 }
 
 std::vector<std::byte> decompress_gzip(ByteSpan compressed, const std::string& name, std::size_t max_bytes) {
-  if (!is_gzip(compressed)) damaged(name, "it does not begin as a gzip file does");
-  Inflater inflater;
   BoundedOutput output(name, max_bytes);
-  while (true) {
-    compressed = compressed.subspan(inflate_member(inflater, compressed, output, name));
-    if (compressed.empty()) return output.take();
-    if (!is_gzip(compressed)) {
-      damaged(name, fmt::format("{} bytes that are not gzip follow the data", compressed.size()));
-    }
-    inflater.next_member();
-  }
+  inflate_members(compressed, output, name);
+  return output.take();
 }
 
 std::vector<std::byte> read_maybe_gzip(const std::filesystem::path& path, std::size_t max_bytes) {
@@ -124,6 +145,13 @@ std::vector<std::byte> read_maybe_gzip(const std::filesystem::path& path, std::s
                     path.string(), content.size(), max_bytes));
   }
   return content;
+}
+
+void for_each_piece(const std::filesystem::path& path, const std::function<void(ByteSpan)>& take) {
+  const MappedFile file(path);
+  if (!is_gzip(file.bytes())) return take(file.bytes());
+  PieceOutput output(take);
+  inflate_members(file.bytes(), output, path.string());
 }
 
 }  // namespace lowtide

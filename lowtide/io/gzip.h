@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,5 +21,9 @@ std::vector<std::byte> decompress_gzip(ByteSpan compressed, const std::string& n
 // The content of a file that is gzip or plain, told by its first bytes and not by its name. `max_bytes`
 // bounds the content either way.
 std::vector<std::byte> read_maybe_gzip(const std::filesystem::path& path, std::size_t max_bytes);
+
+// Hands the content of such a file to `take` piece by piece, without holding the whole in memory. Damage is
+// found when it is reached: pieces before it have been taken by then.
+void for_each_piece(const std::filesystem::path& path, const std::function<void(ByteSpan)>& take);
 
 }  // namespace lowtide

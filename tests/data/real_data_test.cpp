@@ -1,9 +1,9 @@
 // The real files, where they are installed; skipped elsewhere.
 
+#include "tests/data/real_data.h"
+
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <numeric>
 
 #include "lowtide/data/loader.h"
@@ -12,15 +12,6 @@ namespace lowtide {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path from_environment(const char* variable, const fs::path& otherwise) {
-  const char* value = std::getenv(variable);
-  return value != nullptr && *value != '\0' ? fs::path(value) : otherwise;
-}
-
-fs::path data_folder() {
-  return from_environment("LOWTIDE_DATA_DIR", fs::path(LOWTIDE_SOURCE_DIR) / ".." / "shared" / "data");
-}
 
 struct Survey {
   std::vector<std::int64_t> of_class;

@@ -1,0 +1,29 @@
+#include "lowtide/data/text/entailment.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lowtide/base/error.h"
+#include "lowtide/data/text/unicode.h"
+
+// The input as .tsv and as .jsonl, in one language and in all.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace lowtide;
+  const auto source = lines_of_text({reinterpret_cast<const char*>(data), size}, "input");
+  for (const auto parse : {parse_entailment_tsv, parse_entailment_jsonl}) {
+    for (const char* language : {"", "de"}) {
+      try {
+        const EntailmentData read = parse(source, language);
+        for (const SentencePair& pair : read.pairs) {
+          if (!is_utf8(pair.premise) || !is_utf8(pair.hypothesis)) __builtin_trap();
+          if (pair.label != SentencePair::kNoLabel &&
+              pair.label >= static_cast<std::int32_t>(read.classes.size())) {
+            __builtin_trap();
+          }
+        }
+      } catch (const UserError&) {
+      }
+    }
+  }
+  return 0;
+}

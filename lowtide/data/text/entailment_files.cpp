@@ -1,0 +1,52 @@
+// The names that the data sets of sentence pairs have on disk.
+
+#include <fmt/format.h>
+
+#include "lowtide/base/error.h"
+#include "lowtide/data/text/entailment.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Names {
+  std::vector<std::string> train, valid, test;  // the first that is there is read
+};
+
+Names names_of(const std::string& format, const std::string& language) {
+  if (format == "rte") return {{"train.tsv"}, {"dev.tsv"}, {"test.tsv"}};
+  if (format == "sick") return {{"SICK_train.txt"}, {"SICK_trial.txt"}, {"SICK_test_annotated.txt"}};
+  if (format == "mnli") {
+    return {{"train.tsv", "multinli_1.0_train.jsonl"},
+            {"dev_matched.tsv", "multinli_1.0_dev_matched.jsonl"},
+            {"dev_mismatched.tsv", "multinli_1.0_dev_mismatched.jsonl"}};
+  }
+  if (format == "xnli") {
+    return {{"multinli.train." + language + ".tsv"},
+            {"dev-" + language + ".tsv", "xnli.dev.tsv", "xnli.dev.jsonl"},
+            {"test-" + language + ".tsv", "xnli.test.tsv", "xnli.test.jsonl"}};
+  }
+  throw UserError(
+      fmt::format("entailment format '{}' is not known; expected xnli, mnli, rte or sick", format));
+}
+
+}  // namespace
+
+EntailmentData open_entailment(const std::string& format, const fs::path& folder, Split split,
+                               const std::string& language) {
+  const Names names = names_of(format, language);
+  const auto& wanted = split == Split::kTrain   ? names.train
+                       : split == Split::kValid ? names.valid
+                                                : names.test;
+  for (const std::string& name : wanted) {
+    const fs::path path = folder / name;
+    if (!fs::exists(path)) continue;
+    const bool jsonl = path.extension() == ".jsonl";
+    return (jsonl ? parse_entailment_jsonl : parse_entailment_tsv)(lines_of_file(path), language);
+  }
+  throw UserError(fmt::format("{}: none of {} is there; expected {} data", folder.string(),
+                              fmt::join(wanted, ", "), format));
+}
+
+}  // namespace lowtide

@@ -1,0 +1,210 @@
+#include "lowtide/data/detection/voc.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lowtide/data/detection/average_precision.h"
+#include "tests/data/image_files.h"
+#include "tests/data/real_data.h"
+
+namespace lowtide::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string object(const std::string& name, const std::string& edges, const std::string& more = "") {
+  std::string box;
+  std::size_t at = 0;
+  for (const char* edge : {"xmin", "ymin", "xmax", "ymax"}) {
+    const std::size_t end = edges.find(' ', at);
+    box += std::string("<") + edge + ">" + edges.substr(at, end - at) + "</" + edge + ">";
+    at = end + 1;
+  }
+  return "<object><name>" + name + "</name>" + more + "<bndbox>" + box + "</bndbox></object>\n";
+}
+
+std::string annotation(const std::string& objects,
+                       const std::string& size = "<width>12</width>\n<height>8</height>") {
+  return "<annotation>\n<folder>VOC2012</folder>\n<size>" + size + "<depth>3</depth></size>\n" + objects +
+         "</annotation>\n";
+}
+
+std::string error_of(const std::string& xml) {
+  return user_error([&] { parse_voc_annotation(xml, "x.xml"); });
+}
+
+TEST(VocAnnotation, ReadsObjects) {
+  const auto read = parse_voc_annotation(
+      annotation(
+          object("person", "1 2 12 8", "<pose>Left</pose><truncated>1</truncated><difficult>0</difficult>") +
+          object(" tvmonitor\n", "3 3 3 3", "<difficult>1</difficult>") +
+          object("aeroplane", "2.5 1 4.25 7")),
+      "x.xml");
+  EXPECT_EQ(read.width, 12);
+  EXPECT_EQ(read.height, 8);
+  ASSERT_EQ(read.objects.size(), 3u);
+  EXPECT_EQ(read.objects[0].label, 14);
+  EXPECT_EQ(read.objects[0].box, (BoundingBox{0, 1, 12, 8}));
+  EXPECT_TRUE(read.objects[0].truncated);
+  EXPECT_FALSE(read.objects[0].difficult);
+  EXPECT_EQ(read.objects[1].label, 19);
+  EXPECT_EQ(read.objects[1].box, (BoundingBox{2, 2, 3, 3}));  // one pixel
+  EXPECT_TRUE(read.objects[1].difficult);
+  EXPECT_EQ(read.objects[2].label, 0);
+  EXPECT_EQ(read.objects[2].box, (BoundingBox{1.5, 0, 4.25, 7}));
+}
+
+TEST(VocAnnotation, PartsAreNoObjects) {
+  const std::string part =
+      "<part><name>head</name><bndbox><xmin>5</xmin><ymin>5</ymin><xmax>6</xmax><ymax>6</ymax></bndbox></"
+      "part>";
+  for (const bool before : {true, false}) {
+    std::string with_part = object("person", "1 2 10 8");
+    with_part.insert(before ? std::string("<object>").size() : with_part.rfind("</object>"), part);
+    const auto read = parse_voc_annotation(annotation(with_part), "x.xml");
+    ASSERT_EQ(read.objects.size(), 1u);
+    EXPECT_EQ(read.objects[0].label, 14);
+    EXPECT_EQ(read.objects[0].box, (BoundingBox{0, 1, 10, 8}));
+  }
+}
+
+TEST(VocAnnotation, NoObjectsAndBoxesAtTheEdge) {
+  EXPECT_TRUE(parse_voc_annotation(annotation(""), "x.xml").objects.empty());
+  // Pixel 0 does not exist, nor does 13 of 12: both are cut.
+  const auto read = parse_voc_annotation(annotation(object("cat", "0 1 13 8")), "x.xml");
+  EXPECT_EQ(read.objects[0].box, (BoundingBox{0, 0, 12, 8}));
+}
+
+TEST(VocAnnotation, WhatIsWrongIsSaidWithItsLine) {
+  EXPECT_THAT(error_of(""), HasSubstr("x.xml:1: not XML: no element found"));
+  EXPECT_THAT(error_of("not xml"), HasSubstr("x.xml:1: not XML: syntax error"));
+  EXPECT_THAT(error_of(annotation(object("cat", "1 1 2 2")).substr(0, 120)), StartsWith("x.xml:"));
+  EXPECT_THAT(error_of("<html/>"), StartsWith("x.xml: no size of an image"));
+  EXPECT_THAT(error_of(annotation("", "<width>12</width>")), StartsWith("x.xml: no size of an image"));
+  EXPECT_THAT(error_of(annotation("", "<width>0</width><height>8</height>")),
+              StartsWith("x.xml:3: a side of \"0\""));
+  EXPECT_THAT(error_of(annotation(object("unicorn", "1 1 2 2"))),
+              StartsWith("x.xml:5: class \"unicorn\"; expected one of"));
+  EXPECT_THAT(error_of(annotation(object("cat", "5 1 4 8"))),
+              StartsWith("x.xml:5: a box from 5, 1 to 4, 8; expected one in an image of 12x8"));
+  EXPECT_THAT(error_of(annotation(object("cat", "13 1 20 8"))),
+              HasSubstr("expected one in an image of 12x8"));
+  EXPECT_THAT(error_of(annotation(object("cat", "x 1 4 8"))),
+              StartsWith("x.xml:5: an edge of a box at \"x\""));
+  EXPECT_THAT(error_of(annotation(object("cat", "nan 1 4 8"))),
+              StartsWith("x.xml:5: an edge of a box at \"nan\""));
+  EXPECT_THAT(error_of(annotation(object("cat", "1 1 4 8", "<difficult>2</difficult>"))),
+              HasSubstr("a mark of \"2\"; expected 0 or 1"));
+  EXPECT_THAT(error_of(annotation("<object><name>cat</name></object>")),
+              StartsWith("x.xml:5: an object without a name or a whole box"));
+  // The name of one object is not that of the next.
+  std::string nameless = object("cat", "1 1 2 2");
+  nameless.erase(8, std::string("<name>cat</name>").size());
+  EXPECT_THAT(error_of(annotation(object("cat", "1 1 2 2") + nameless)),
+              StartsWith("x.xml:6: an object without a name"));
+  EXPECT_THAT(error_of("<!DOCTYPE a [<!ENTITY b \"bb\">]>\n" + annotation("")),
+              StartsWith("x.xml:1: a DOCTYPE"));
+}
+
+TEST(VocImageSet, OneNameALine) {
+  const auto parse = [](const std::string& text) {
+    return parse_voc_image_set(lines_of_text(text, "train.txt"));
+  };
+  EXPECT_THAT(parse("2008_1\r\n2008_2\r\n"), ::testing::ElementsAre("2008_1", "2008_2"));
+  const auto error = [&](const std::string& text) { return user_error([&] { parse(text); }); };
+  EXPECT_THAT(error(""), StartsWith("train.txt: empty"));
+  EXPECT_THAT(error("a\n../b\n"), StartsWith("train.txt:2: \"../b\"; expected the name of an image"));
+  EXPECT_THAT(error("a -1\n"), StartsWith("train.txt:1: \"a -1\""));  // the list of a class
+  EXPECT_THAT(error("a\nb\na\n"), StartsWith("train.txt:3: \"a\" for the second time"));
+}
+
+void write_voc(const std::filesystem::path& folder) {
+  write_file(folder / "ImageSets/Main/train.txt", "one\ntwo\n");
+  write_file(folder / "Annotations/one.xml", annotation(object("dog", "1 1 5 5")));
+  write_file(folder / "Annotations/two.xml", annotation(""));
+  write_file(folder / "JPEGImages/one.jpg", encode_jpeg(gradient_image(8, 12, 3)));
+  write_file(folder / "JPEGImages/two.jpg", encode_jpeg(gradient_image(8, 12, 1)));
+}
+
+TEST(VocDataset, OpensAFolder) {
+  TemporaryFolder folder;
+  write_voc(folder / "VOC2012");
+  for (const auto& place : {folder.path(), folder / "VOC2012"}) {
+    const VocDataset dataset(place, "train");
+    ASSERT_EQ(dataset.size(), 2);
+    EXPECT_EQ(dataset.name(1), "two");
+    EXPECT_EQ(dataset.annotation(0).objects.at(0).label, 11);
+    EXPECT_EQ(dataset.image(0).width, 12);
+    EXPECT_EQ(dataset.image(1).channels, 3);
+    EXPECT_THAT(dataset.describe(), HasSubstr("VOC2012, train: 2 images, 1 objects of 20 classes"));
+  }
+}
+
+TEST(VocDataset, WhatIsMissingIsNamed) {
+  TemporaryFolder folder;
+  const auto error = [&](const std::string& set) {
+    return user_error([&] { VocDataset(folder.path(), set); });
+  };
+  EXPECT_THAT(error("train"), HasSubstr(": no Annotations in it, nor in a VOC2012"));
+  write_voc(folder.path());
+  EXPECT_THAT(error("val"), AllOf(HasSubstr("ImageSets/Main/val.txt"), HasSubstr("no such file")));
+  std::filesystem::remove(folder / "JPEGImages/two.jpg");
+  EXPECT_THAT(error("train"), StartsWith((folder / "JPEGImages/two.jpg").string() +
+                                         ": no such image; expected since train.txt"));
+  std::filesystem::remove(folder / "Annotations/two.xml");
+  EXPECT_THAT(error("train"), AllOf(HasSubstr("Annotations/two.xml"), HasSubstr("no such file")));
+}
+
+TEST(VocDataset, ImagesAreAsAnnotated) {
+  TemporaryFolder folder;
+  write_voc(folder.path());
+  write_file(folder / "JPEGImages/one.jpg", encode_jpeg(gradient_image(12, 8, 3)));
+  write_file(folder / "JPEGImages/two.jpg", "damaged");
+  const VocDataset dataset(folder.path(), "train");
+  EXPECT_THAT(user_error([&] { dataset.image(0); }),
+              StartsWith((folder / "JPEGImages/one.jpg").string() +
+                         ": 8x12 pixels; expected 12x8 as its annotation says"));
+  EXPECT_THAT(user_error([&] { dataset.image(1); }), HasSubstr("two.jpg: neither a JPEG nor a PNG"));
+}
+
+// Counts that another XML library gives.
+TEST(RealVoc, TrainAndVal) {
+  const auto folder = data_folder() / "VOCdevkit";
+  LOWTIDE_NEEDS_DATA(folder);
+  int objects = 0, difficult = 0, truncated = 0, persons = 0, without = 0;
+  for (const auto& [set, size] : {std::pair{"train", 160}, {"val", 80}}) {
+    const VocDataset dataset(folder, set);
+    ASSERT_EQ(dataset.size(), size);
+    std::vector<GroundTruth> truth;
+    std::vector<Detection> detections;
+    for (std::int64_t i = 0; i < dataset.size(); ++i) {
+      const Image image = dataset.image(i);
+      EXPECT_EQ(image.channels, 3);
+      without += dataset.annotation(i).objects.empty();
+      for (const VocObject& found : dataset.annotation(i).objects) {
+        ++objects;
+        difficult += found.difficult;
+        truncated += found.truncated;
+        persons += found.label == 14;
+        truth.push_back({i, found.label, found.box, found.difficult});
+        detections.push_back({i, found.label, 0.5f, found.box});
+      }
+    }
+    // A detector that knows the answers is right wherever there is something to be right about.
+    for (const PrecisionForm form : {PrecisionForm::kArea, PrecisionForm::kElevenPoints}) {
+      const auto precisions = average_precisions(detections, truth, 20, form);
+      for (const double precision : precisions) EXPECT_DOUBLE_EQ(precision, 1);
+    }
+  }
+  EXPECT_EQ(objects, 690);
+  EXPECT_EQ(difficult, 83);
+  EXPECT_EQ(truncated, 350);
+  EXPECT_EQ(persons, 226);
+  EXPECT_EQ(without, 1);
+}
+
+}  // namespace
+}  // namespace lowtide::testing
