@@ -16,12 +16,15 @@ struct Command {
 // In the order in which the program lists them.
 std::span<const Command> commands();
 
+int advise_command(int argc, char** argv);
 int bench_command(int argc, char** argv);
 int compare_command(int argc, char** argv);
 int cost_command(int argc, char** argv);
 int eval_command(int argc, char** argv);
 int models_command(int argc, char** argv);
+int range_test_command(int argc, char** argv);
 int schedule_command(int argc, char** argv);
+int study_command(int argc, char** argv);
 int train_command(int argc, char** argv);
 
 }  // namespace lowtide

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lowtide/base/error.h"
+#include "lowtide/report/metric.h"
 #include "lowtide/train/progress.h"
 #include "lowtide/train/run_folder.h"
 
@@ -20,22 +21,31 @@ RunSummary read_run_summary(const std::filesystem::path& folder) {
                                 folder.string(), folder.string()));
   }
   const Json run = read_run_file(paths.run()), result = read_run_file(paths.result());
+  if (run.value("format", Json()) != kRunFormat) {
+    throw UserError(fmt::format("{}: run.json is of format {}; this program reads runs of format {}",
+                                folder.string(), run.value("format", Json()).dump(), kRunFormat));
+  }
   try {
+    find_metric(result.at("metric").get<std::string>());
+    if (const Json& valid = result.at("valid"); !valid.is_null()) valid.get<double>();
     const auto name = folder.has_filename() ? folder.filename() : folder.parent_path().filename();
-    return {.name = name.string(),
+    return {.folder = folder,
+            .name = name.string(),
             .schedule = run.at("schedule"),
             .model = run.at("recipe").at("model"),
             .metric = result.at("metric"),
+            .seed = run.at("seed"),
             .test = result.at("test"),
             .valid = result.at("valid"),
             .relative_cost = result.at("relative_cost"),
             .gbitops_paper = result.at("gbitops").at("paper"),
             .gbitops_actual = result.at("gbitops").at("actual"),
             .seconds = result.at("seconds"),
-            .eval_bits = result.at("eval_bits")};
+            .eval_bits = result.at("eval_bits"),
+            .steps = result.at("steps")};
   } catch (const Json::exception& error) {
-    throw UserError(
-        fmt::format("{}: run.json or result.json is not of this format ({})", folder.string(), error.what()));
+    throw UserError(fmt::format("{}: run.json or result.json lacks a value or holds a wrong one ({})",
+                                folder.string(), error.what()));
   }
 }
 
@@ -45,17 +55,19 @@ std::string comparison_table(const std::vector<RunSummary>& runs) {
     name_width = std::max(name_width, run.name.size());
     schedule_width = std::max(schedule_width, run.schedule.size());
   }
-  const std::string metric = runs.empty() ? "metric" : runs[0].metric;
+  const bool one_metric = std::all_of(runs.begin(), runs.end(),
+                                      [&](const RunSummary& run) { return run.metric == runs[0].metric; });
+  const std::string name = runs.empty() || !one_metric ? "metric" : runs[0].metric;
   std::string table = fmt::format("{:<{}}  {:<{}}  {:>13}  {:>9}  {:>7}  {:>13}  {:>13}  {:>12}\n", "run",
-                                  name_width, "schedule", schedule_width, "test " + metric, "held out",
-                                  "cost", "GBitOps paper", "actual", "time");
+                                  name_width, "schedule", schedule_width, "test " + name, "held out", "cost",
+                                  "GBitOps paper", "actual", "time");
   for (const RunSummary& run : runs) {
-    const std::string valid =
-        run.valid.is_null() ? "-" : fmt::format("{:.2f} %", 100 * run.valid.get<double>());
+    const Metric& metric = find_metric(run.metric);
+    const std::string valid = run.valid.is_null() ? "-" : metric_text(metric, run.valid.get<double>());
     table +=
-        fmt::format("{:<{}}  {:<{}}  {:>11.2f} %  {:>9}  {:>7.4f}  {:>13.1f}  {:>13.1f}  {:>12}\n", run.name,
-                    name_width, run.schedule, schedule_width, 100 * run.test, valid, run.relative_cost,
-                    run.gbitops_paper, run.gbitops_actual, duration_text(run.seconds));
+        fmt::format("{:<{}}  {:<{}}  {:>13}  {:>9}  {:>7.4f}  {:>13.1f}  {:>13.1f}  {:>12}\n", run.name,
+                    name_width, run.schedule, schedule_width, metric_text(metric, run.test), valid,
+                    run.relative_cost, run.gbitops_paper, run.gbitops_actual, duration_text(run.seconds));
   }
   return table;
 }

@@ -19,7 +19,7 @@ class LearningRate {
   Kind kind_;
   double first_, last_, gamma_;
   std::vector<std::int64_t> milestones_;
-  std::int64_t warmup_, total_;
+  std::int64_t warmup_, delay_, total_;  // total_: of the schedule, after the delay
 };
 
 }  // namespace lowtide

@@ -73,6 +73,7 @@ void visit_training(AnyRecipe& r, Visitor& visit) {
         "of `steps`: where the rate falls; fractions of the run, or steps if above 1");
   visit("lr-gamma", r.lr_gamma, "of `steps`: what it is multiplied by");
   visit("lr-final", r.lr_final, "of cosine and linear: the last rate, as a fraction of the first");
+  visit("lr-delay", r.lr_delay, "steps at the full rate before the lr-schedule begins; it spans the rest");
   visit("warmup", r.warmup, "steps in which the rate rises from 0");
   visit("swa-start", r.swa_start, "average the weights from this fraction of the run on; 1: never");
   visit("swa-every", r.swa_every, "steps between two weights that are averaged");
@@ -212,6 +213,7 @@ void check_training(const Recipe& r) {
   expect(r.betas.size() == 2 && r.betas[0] >= 0 && r.betas[0] < 1 && r.betas[1] >= 0 && r.betas[1] < 1,
          "betas", fmt::format("{}", fmt::join(r.betas, " ")), "two numbers from 0 to below 1");
   expect(r.clip >= 0, "clip", fmt::to_string(r.clip), "0 or more");
+  expect(r.lr_delay >= 0, "lr-delay", fmt::to_string(r.lr_delay), "0 or more");
   expect(r.warmup >= 0, "warmup", fmt::to_string(r.warmup), "0 or more");
   expect(r.lr_gamma > 0, "lr-gamma", fmt::to_string(r.lr_gamma), "above 0");
   expect(r.lr_final >= 0 && r.lr_final <= 1, "lr-final", fmt::to_string(r.lr_final), "0 to 1");

@@ -55,6 +55,7 @@ struct Recipe {
   std::vector<double> lr_steps{0.5, 0.75};
   double lr_gamma = 0.1;
   double lr_final = 0;
+  std::int64_t lr_delay = 0;
   std::int64_t warmup = 0;
   double swa_start = 1;
   std::int64_t swa_every = 100;

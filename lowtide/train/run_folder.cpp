@@ -18,12 +18,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kCheckpointPrefix = "step-";
 constexpr std::string_view kCheckpointSuffix = ".safetensors";
 
-void make_folders(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw UserError(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
-}
-
 FileDescriptor take_lock(const RunPaths& paths) {
   FileDescriptor lock = open_for_writing(paths.lock(), O_CLOEXEC);
   if (flock(lock.number(), LOCK_EX | LOCK_NB) != 0) {
@@ -42,6 +36,12 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 }
 
 }  // namespace
+
+void make_folders(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw UserError(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+}
 
 fs::path RunPaths::checkpoint(std::int64_t step) const {
   return checkpoints() / fmt::format("{}{:08}{}", kCheckpointPrefix, step, kCheckpointSuffix);

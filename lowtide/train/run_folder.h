@@ -28,6 +28,9 @@ struct RunPaths {
   std::filesystem::path averaged() const { return checkpoints() / "averaged.safetensors"; }
 };
 
+// Makes a folder and those above it, where they are missing; UserError where that fails.
+void make_folders(const std::filesystem::path& folder);
+
 // Steps that have a checkpoint, rising.
 std::vector<std::int64_t> checkpoint_steps(const RunPaths& paths);
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "lowtide/base/error.h"
+
 namespace lowtide {
 namespace {
 
@@ -98,6 +100,35 @@ TEST(LearningRate, TheDecayGoesOnUnderneathTheWarmUp) {
   EXPECT_NEAR(rate.at(4), 0.4 * 0.96 * 0.5, kTolerance);
   EXPECT_NEAR(rate.at(9), 0.4 * 0.91, kTolerance);
   EXPECT_NEAR(rate.at(10), 0.4 * 0.90, kTolerance);
+}
+
+TEST(LearningRate, TheScheduleBeginsAfterItsDelay) {
+  for (const std::string schedule : {"steps", "cosine", "linear"}) {
+    const Recipe recipe = recipe_with(schedule);
+    Recipe delayed = recipe;
+    delayed.lr_delay = 30;
+    const LearningRate plain(recipe, 100), shifted(delayed, 130);
+    for (const std::int64_t step : {0, 1, 29, 30}) EXPECT_EQ(shifted.at(step), 0.4) << schedule;
+    for (std::int64_t step = 0; step < 100; ++step)
+      EXPECT_EQ(shifted.at(30 + step), plain.at(step)) << schedule;
+  }
+}
+
+TEST(LearningRate, WarmUpIsAtTheStartOfTheRunWhateverTheDelay) {
+  Recipe recipe = recipe_with("linear");
+  recipe.warmup = 4;
+  recipe.lr_delay = 10;
+  const LearningRate rate(recipe, 20);
+  EXPECT_NEAR(rate.at(1), 0.2, kTolerance);
+  EXPECT_EQ(rate.at(10), 0.4);
+  EXPECT_NEAR(rate.at(15), 0.2, kTolerance);
+}
+
+TEST(LearningRate, ADelayAsLongAsTheRunIsAMistake) {
+  Recipe recipe = recipe_with("cosine");
+  recipe.lr_delay = 20;
+  EXPECT_NO_THROW(LearningRate(recipe, 21));
+  EXPECT_THROW(LearningRate(recipe, 20), UserError);
 }
 
 TEST(LearningRate, OfNoStepsIsABrokenInvariant) {

@@ -124,6 +124,7 @@ const std::vector<Impossible> kImpossible{
      {"betas is 0.9 1"}},
     {"Clip", [](Recipe& r) { r.clip = -1; }, {"clip is -1"}},
     {"ClipInfinite", [](Recipe& r) { r.clip = kInfinity; }, {"clip is inf"}},
+    {"LrDelay", [](Recipe& r) { r.lr_delay = -1; }, {"lr-delay is -1"}},
     {"Warmup", [](Recipe& r) { r.warmup = -1; }, {"warmup is -1"}},
     {"Gamma", [](Recipe& r) { r.lr_gamma = 0; }, {"lr-gamma is 0"}},
     {"GammaInfinite", [](Recipe& r) { r.lr_gamma = kInfinity; }, {"lr-gamma is inf"}},

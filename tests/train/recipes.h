@@ -61,6 +61,7 @@ inline Recipe unusual_recipe() {
   r.lr_steps = {30, 60, 1e6};
   r.lr_gamma = 0.25;
   r.lr_final = 0.1;
+  r.lr_delay = 250;
   r.warmup = 500;
   r.swa_start = 0.75;
   r.swa_every = 10;

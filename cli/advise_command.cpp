@@ -1,0 +1,138 @@
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/recipe_arguments.h"
+#include "cli/study_arguments.h"
+#include "lowtide/base/error.h"
+#include "lowtide/cost/bit_operations.h"
+#include "lowtide/study/advice.h"
+#include "lowtide/study/folder.h"
+
+namespace lowtide {
+namespace {
+
+constexpr const char* kHelp =
+    "Choose a schedule for a recipe, by a budget or a goal, with reasons.\n"
+    "\n"
+    "--budget 0.6: at most so much of the cost of static training at the recipe's highest bits (--of fp32: "
+    "of fp32).\n"
+    "--goal cheapest, balanced or best: what matters.\n"
+    "--from DIR argues from the measurements of a study: a suite, critical periods, or one of each.";
+
+struct Options {
+  Recipe recipe;
+  std::string recipe_file, goal, of = "static";
+  double budget = 0;
+  bool has_budget = false;
+  std::vector<std::string> studies;
+  bool json = false;
+};
+
+std::optional<int> read_arguments(Options& options, int argc, char** argv) {
+  CLI::App app(kHelp, "advise");
+  const CLI::Option* budget =
+      app.add_option("--budget", options.budget, "largest cost, relative to --of")->configurable(false);
+  app.add_option("--of", options.of, "what the budget is a part of: static or fp32")
+      ->capture_default_str()
+      ->configurable(false);
+  app.add_option("--goal", options.goal, "cheapest, balanced or best; without a budget")->configurable(false);
+  app.add_option("--from", options.studies, "folders of studies")->configurable(false);
+  app.add_flag("--json", options.json, "print JSON")->configurable(false);
+  add_recipe_options(app, options.recipe);
+  if (const auto code = parse_recipe(app, argc, argv)) return code;
+  options.recipe_file = app.get_config_ptr()->as<std::string>();
+  options.has_budget = budget->count() > 0;
+  if (options.has_budget != options.goal.empty())
+    throw UserError("advise: expected --budget, such as 0.6, or --goal cheapest, balanced or best");
+  if (options.of != "static" && options.of != "fp32")
+    throw UserError(fmt::format("of is '{}'; expected static or fp32", options.of));
+  if (options.has_budget && !(options.budget > 0))
+    throw UserError(fmt::format("budget is {}; expected a number above 0", options.budget));
+  return std::nullopt;
+}
+
+Goal goal_of(const std::string& name) {
+  if (name == "cheapest") return Goal::kCheapest;
+  if (name == "balanced" || name.empty()) return Goal::kBalanced;
+  if (name == "best") return Goal::kBest;
+  throw UserError(fmt::format("goal is '{}'; expected cheapest, balanced or best", name));
+}
+
+AdviceRequest request_of(const Options& options) {
+  AdviceRequest request;
+  request.recipe = options.recipe;
+  request.steps = steps_of(options.recipe);
+  request.goal = goal_of(options.goal);
+  if (options.has_budget) {
+    Recipe highest = options.recipe;
+    highest.schedule = "CR";
+    request.budget =
+        options.budget * (options.of == "fp32" ? 1.0 : relative_cost(schedule_of(highest).highest()));
+  }
+  for (const std::string& folder : options.studies) {
+    const RunScan scan = scan_runs(folder);
+    request.studies.push_back(analyse(read_study(folder), scan, judge_to_choose_by(scan)));
+  }
+  return request;
+}
+
+// As a shell reads it back.
+std::string shell_word(const std::string& text) {
+  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+") ==
+      std::string::npos)
+    return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string command_line(const Options& options, const Advice& advice) {
+  std::string line = "lowtide train";
+  if (!options.recipe_file.empty()) line += " --recipe " + shell_word(options.recipe_file);
+  Recipe from_file;
+  CLI::App app("", "advise");
+  add_recipe_options(app, from_file);
+  std::string name = "advise", flag = "--recipe", file = options.recipe_file;
+  std::vector<char*> arguments{name.data(), flag.data(), file.data()};
+  if (!file.empty()) parse_recipe(app, static_cast<int>(arguments.size()), arguments.data());
+  // What was given as a flag must be given again.
+  const Json was = to_json(from_file), is = to_json(options.recipe);
+  for (const auto& [key, value] : is.items()) {
+    if (was.at(key) == value || key == "schedule") continue;
+    if (value.is_boolean()) {
+      line += value.get<bool>() ? " --" + key : " --no-" + key;
+      continue;
+    }
+    line += " --" + key;
+    for (const Json& element : value.is_array() ? value : Json::array({value}))
+      line += " " + shell_word(element.is_string() ? element.get<std::string>() : element.dump());
+  }
+  return line + " --schedule " + shell_word(to_string(advice.schedule));
+}
+
+}  // namespace
+
+int advise_command(int argc, char** argv) {
+  Options options;
+  if (const auto code = read_arguments(options, argc, argv)) return *code;
+  if (options.recipe.data_dir.empty()) options.recipe.data_dir = "data";  // need not be there
+  const AdviceRequest request = request_of(options);
+  check(request.recipe);
+  const Advice advice = advise(request);
+  const std::string command = command_line(options, advice);
+  if (options.json) {
+    fmt::print("{}\n", Json{{"schedule", to_string(advice.schedule)},
+                            {"relative_cost", advice.relative_cost},
+                            {"of_static", advice.of_static},
+                            {"reasons", advice.reasons},
+                            {"command", command}}
+                           .dump(2));
+    return 0;
+  }
+  fmt::print("{}\n\n", to_string(advice.schedule));
+  for (const std::string& reason : advice.reasons) fmt::print("- {}\n", reason);
+  fmt::print("\n{}\n", command);
+  return 0;
+}
+
+}  // namespace lowtide

@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "cli/commands.h"
+#include "cli/recipe_arguments.h"
+#include "cli/study_arguments.h"
+#include "lowtide/base/error.h"
+#include "lowtide/io/file.h"
+#include "lowtide/study/range_test.h"
+
+namespace lowtide {
+namespace {
+
+constexpr const char* kHelp =
+    "Find the lowest bits at which a network learns: the lower end of a schedule.\n"
+    "\n"
+    "From 2 bits upward it trains a little at each and follows the training accuracy, averaged over some "
+    "steps; the\n"
+    "first bits at which it moves by more than a threshold are q_min.";
+
+// Where the short runs go: a folder that is named and stays, or a temporary one.
+class Workplace {
+ public:
+  explicit Workplace(const std::string& out) : path_(out), temporary_(out.empty()) {
+    if (!temporary_) return;
+    std::string pattern = (std::filesystem::temp_directory_path() / "lowtide-range-test-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr)
+      throw UserError(fmt::format("cannot make a temporary folder {}: {}", pattern, std::strerror(errno)));
+    path_ = pattern;
+  }
+  Workplace(const Workplace&) = delete;
+  Workplace& operator=(const Workplace&) = delete;
+  ~Workplace() {
+    std::error_code ignored;
+    if (temporary_) std::filesystem::remove_all(path_, ignored);
+  }
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  bool temporary_;
+};
+
+// The recipe with the range that was found; the highest bits stay.
+void apply(Recipe recipe, int lowest, const std::string& file) {
+  const std::string highest = recipe.bits.substr(recipe.bits.find(':') + 1);
+  recipe.bits = fmt::format("{}:{}", lowest, highest);
+  check(recipe);
+  write_atomically(file, to_toml(recipe));
+  fmt::print("wrote {}, with bits = \"{}\"\n", file, recipe.bits);
+}
+
+}  // namespace
+
+int range_test_command(int argc, char** argv) {
+  Recipe recipe;
+  RangeTestOptions options;
+  std::string out, file;
+  bool json = false;
+  CLI::App app(kHelp, "range-test");
+  app.add_option("--test-steps", options.steps, "steps at each number of bits")
+      ->capture_default_str()
+      ->configurable(false);
+  app.add_option("--window", options.window, "steps that are averaged")
+      ->capture_default_str()
+      ->configurable(false);
+  app.add_option("--threshold", options.threshold,
+                 "what counts as moving: of accuracy, or a relative fall of a loss or perplexity")
+      ->capture_default_str()
+      ->configurable(false);
+  app.add_option("--out", out, "keep the short runs in this folder; default: a temporary one")
+      ->configurable(false);
+  app.add_option("--apply", file, "write the recipe with these lowest bits to this file")
+      ->configurable(false);
+  app.add_flag("--json", json, "print JSON")->configurable(false);
+  add_recipe_options(app, recipe);
+  if (const auto code = parse_recipe(app, argc, argv)) return *code;
+  check(recipe);
+  const std::vector<Member> all = range_members(recipe, options);
+  const Workplace place(out);
+  RunnerOptions runner{.threads = recipe.threads};
+  if (!json) runner.say = print_line;
+  const RunnerEnd end = run_members(all, place.path(), runner);
+  if (end.signal != 0) return 128 + end.signal;
+  const RangeTest test = read_range_test(all, place.path(), options, end.failed);
+  fmt::print("{}", json ? to_json(test).dump(2) + "\n" : "\n" + to_text(test, terminal_charset()));
+  if (!test.lowest) throw UserError("the range test found no bits at which training moves");
+  if (!file.empty()) apply(recipe, *test.lowest, file);
+  return 0;
+}
+
+}  // namespace lowtide

@@ -1,0 +1,30 @@
+#include "cli/study_arguments.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "lowtide/base/error.h"
+#include "lowtide/tasks/task.h"
+#include "lowtide/train/trainer.h"
+
+namespace lowtide {
+
+std::int64_t steps_of(const Recipe& recipe) {
+  if (recipe.steps > 0) return recipe.steps;
+  check(recipe);
+  const TaskShape shape = shape_of_task(recipe);
+  if (!shape.assumed.empty()) {
+    throw UserError(
+        fmt::format("how many steps {} epochs are cannot be told without the data (say --steps): {}",
+                    recipe.epochs, shape.assumed));
+  }
+  return total_steps(recipe, shape.train_items);
+}
+
+void print_line(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+}  // namespace lowtide

@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+
+#include <span>
+#include <string_view>
+
+#include "cli/commands.h"
+#include "cli/parse.h"
+#include "cli/recipe_arguments.h"
+#include "cli/study_arguments.h"
+#include "lowtide/base/error.h"
+#include "lowtide/study/analysis.h"
+#include "lowtide/study/folder.h"
+#include "lowtide/study/status.h"
+
+namespace lowtide {
+namespace {
+
+constexpr const char* kUsage =
+    "Many runs of one recipe, and what they tell together.\n"
+    "\n"
+    "usage: lowtide study suite --recipe FILE --out DIR       every schedule, with several seeds\n"
+    "       lowtide study critical --recipe FILE --out DIR    low precision early, or in a window\n"
+    "       lowtide study status DIR                          where a study stands\n"
+    "       lowtide study analyze DIR                         what came out\n"
+    "\n"
+    "Each has --help. A study that was stopped goes on when the same command is given again.\n";
+
+constexpr const char* kSuiteHelp =
+    "Train a recipe on every schedule, with several seeds: run folders under --out.\n"
+    "\n"
+    "Every option of `lowtide train` can be given. Stop it with Ctrl-C: the runs save, and the same command "
+    "goes on.\n"
+    "--study takes a study's file instead of a recipe, such as the study.toml in a study's folder.";
+
+constexpr const char* kCriticalHelp =
+    "Find critical periods: train with low precision at first, or in a window, and see what is lost for "
+    "good.\n"
+    "\n"
+    "--deficits 0,500,1000: so many steps at the lowest bits, then the whole normal training with its "
+    "learning rate.\n"
+    "--window 500 --starts 0,500,1000: normal training, with the lowest bits in a window of 500 steps.\n"
+    "--study takes a study's file instead of a recipe, such as the study.toml in a study's folder.";
+
+struct RunArguments {
+  Study study;
+  std::string out;
+  int jobs = 1;
+};
+
+std::optional<int> read_arguments(RunArguments& arguments, const std::string& kind, int argc, char** argv) {
+  const bool suite = kind == Study::kSuite;
+  arguments.study.kind = kind;
+  CLI::App app(suite ? kSuiteHelp : kCriticalHelp, "study " + kind);
+  app.set_config("--recipe,--study", "", "recipe file, or a study's file (TOML); flags win over it");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  app.add_option("--out", arguments.out, "folder of the study")->required()->configurable(false);
+  app.add_option("--jobs", arguments.jobs, "runs at once; --threads are shared among them")
+      ->capture_default_str()
+      ->configurable(false);
+  define_study(app, arguments.study);
+  if (const auto code = parse_recipe(app, argc, argv)) return code;
+  for (const std::string_view word : std::span(argv, static_cast<std::size_t>(argc))) {
+    // A recipe's own is passed over, since every recipe has one; this one somebody meant.
+    if (word == "--schedule" || word.starts_with("--schedule="))
+      throw UserError(fmt::format("study {} makes the schedules itself; leave --schedule out{}", kind,
+                                  suite ? ", or say --schedules" : ""));
+  }
+  if (arguments.study.kind != kind) {
+    throw UserError(fmt::format("this is the file of a study of kind '{}'; run it with: lowtide study {}",
+                                arguments.study.kind, arguments.study.kind));
+  }
+  if (arguments.jobs < 1) throw UserError(fmt::format("jobs is {}; expected 1 or more", arguments.jobs));
+  return std::nullopt;
+}
+
+int run_study(const std::string& kind, int argc, char** argv) {
+  RunArguments arguments;
+  if (const auto code = read_arguments(arguments, kind, argc, argv)) return *code;
+  Study& study = arguments.study;
+  study.recipe.steps = steps_of(study.recipe);
+  complete(study);
+  const StudyFolder folder(arguments.out, study);
+  const std::vector<Member> all = members(study);
+  const RunnerEnd end = run_members(
+      all, arguments.out, {.jobs = arguments.jobs, .threads = study.recipe.threads, .say = print_line});
+  if (end.signal != 0) {
+    fmt::print("stopped; continue with: lowtide study {} --study {} --out {}\n", kind,
+               study_file(arguments.out).string(), arguments.out);
+    return 128 + end.signal;
+  }
+  if (!end.failed.empty()) {
+    throw UserError(fmt::format("{} of {} runs failed, the first {}: {}", end.failed.size(), all.size(),
+                                end.failed[0].name, end.failed[0].reason));
+  }
+  fmt::print("done; what came out: lowtide study analyze {}\n", arguments.out);
+  return 0;
+}
+
+int status_command(int argc, char** argv) {
+  std::string folder;
+  bool json = false;
+  CLI::App app("Where a study stands: each run's state and progress, and the time left.", "study status");
+  app.add_option("DIR", folder, "folder of the study")->required();
+  app.add_flag("--json", json, "print JSON");
+  if (const auto code = parse(app, argc, argv)) return *code;
+  const std::vector<MemberStatus> status = read_status(members(read_study(folder)), folder);
+  fmt::print("{}", json ? to_json(status).dump(2) + "\n" : status_text(status));
+  return 0;
+}
+
+int analyze_command(int argc, char** argv) {
+  std::string folder, csv, json;
+  CLI::App app(
+      "What a study shows, as Markdown: means and deviations over seeds, correlation of cost and metric, the "
+      "Pareto\n"
+      "front, what beats static at less cost; or critical periods.",
+      "study analyze");
+  app.add_option("DIR", folder, "folder of the study")->required();
+  app.add_option("--csv", csv, "write the table to this file");
+  app.add_option("--json", json, "write everything to this file");
+  if (const auto code = parse(app, argc, argv)) return *code;
+  const Analysis analysis = analyse(read_study(folder), scan_runs(folder));
+  fmt::print("{}", to_markdown(analysis));
+  if (!csv.empty()) write_atomically(csv, to_csv(analysis));
+  if (!json.empty()) write_atomically(json, to_json(analysis).dump(2) + "\n");
+  return 0;
+}
+
+}  // namespace
+
+int study_command(int argc, char** argv) {
+  const std::string_view name = argc > 1 ? argv[1] : "--help";
+  if (name == Study::kSuite || name == Study::kCritical)
+    return run_study(std::string(name), argc - 1, argv + 1);
+  if (name == "status") return status_command(argc - 1, argv + 1);
+  if (name == "analyze") return analyze_command(argc - 1, argv + 1);
+  if (name != "--help" && name != "-h") {
+    throw UserError(fmt::format("unknown study '{}'; expected suite, critical, status or analyze", name));
+  }
+  fmt::print("{}", kUsage);
+  return argc > 1 ? 0 : 2;
+}
+
+}  // namespace lowtide

@@ -1,0 +1,309 @@
+#include "lowtide/study/advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <tuple>
+
+#include "lowtide/base/error.h"
+#include "lowtide/cost/bit_operations.h"
+#include "lowtide/cost/summary.h"
+#include "lowtide/schedule/cycles.h"
+
+namespace lowtide {
+namespace {
+
+// The first of each group of saving is the one with the most published evidence; the rest follow as the papers have
+// them.
+constexpr std::array<std::string_view, 10> kPreference{"CR", "RR",  "ER",  "LR",  "CT",
+                                                       "LT", "RTH", "ETH", "ETV", "RTV"};
+
+struct Candidate {
+  ScheduleSpec spec;
+  double cost = 0;
+};
+
+class Adviser {
+ public:
+  explicit Adviser(const AdviceRequest& request)
+      : request_(request), static_(static_schedule()), static_cost_(relative_cost(static_.highest())) {}
+
+  Advice advise() {
+    delay_past_critical_period();
+    std::optional<Candidate> chosen = by_measurement();
+    if (!chosen) chosen = request_.budget ? by_budget() : by_rule();
+    reasons_.push_back(fmt::format(
+        "It costs {:.4f} of fp32 and {:.1f} % of static {} grad={}, counted over {} steps.", chosen->cost,
+        100 * chosen->cost / static_cost_, static_.bits.high, static_.grad.high, request_.steps));
+    return {chosen->spec, chosen->cost, chosen->cost / static_cost_, reasons_};
+  }
+
+ private:
+  ScheduleSpec static_schedule() const {
+    Recipe recipe = request_.recipe;
+    recipe.schedule = "CR";
+    recipe.cycles = 1;
+    const ScheduleSpec range = schedule_of(recipe);  // reads bits and gradient bits, with their checks
+    return parse_schedule(fmt::format("static {} grad={}", range.bits.high, range.grad.high));
+  }
+
+  // One of the ten with the recipe's parameters, from `low` bits on.
+  ScheduleSpec cyclic(std::string_view name, int low) const {
+    Recipe recipe = request_.recipe;
+    recipe.schedule = name;
+    recipe.bits = fmt::format("{}:{}", low, static_.bits.high);
+    // A triangular schedule needs an even number of cycles.
+    if (find_cyclic(name)->shape != Shape::kRepeated) recipe.cycles += recipe.cycles % 2;
+    return schedule_of(recipe);
+  }
+
+  int lowest_bits() const {
+    Recipe recipe = request_.recipe;
+    recipe.schedule = "CR";
+    return schedule_of(recipe).bits.low;
+  }
+
+  Candidate candidate(ScheduleSpec spec) const {
+    if (delay_percent_ > 0 && !spec.delay && spec.name != "static")
+      spec.delay = Delay{.percent = delay_percent_, .bits = {}};
+    return {spec, summarise(spec, request_.steps).relative_cost};
+  }
+
+  bool fits(const Candidate& candidate) const {
+    return !request_.budget || candidate.cost <= *request_.budget;
+  }
+
+  void delay_past_critical_period() {
+    for (const Analysis& study : request_.studies) {
+      if (!study.period) continue;
+      const double share =
+          static_cast<double>(study.period->steps) / static_cast<double>(study.study.recipe.steps);
+      const double percent = std::ceil(100 * share - 1e-9);
+      reasons_.push_back(fmt::format(
+          "The critical-period study found damage that lasts from low precision in the first {:.0f} % of "
+          "training ({} {}), "
+          "so quantisation starts after it.",
+          percent, study.metric->name, metric_difference(*study.metric, study.period->difference)));
+      delay_percent_ = std::max(delay_percent_, percent);
+    }
+    if (delay_percent_ >= 100) {
+      throw UserError(
+          "the critical period found spans the whole training: no part of it can be in low precision; train "
+          "with "
+          "--schedule static");
+    }
+  }
+
+  std::optional<Candidate> by_measurement();
+  const Setting* choose(const Analysis& suite, const std::vector<const Setting*>& settings);
+  Candidate by_rule();
+  Candidate by_budget();
+  std::vector<Candidate> fitting(int low) const;
+  Candidate with_rest_spent(Candidate chosen);
+  [[noreturn]] void fail_budget() const;
+
+  const AdviceRequest& request_;
+  const ScheduleSpec static_;
+  const double static_cost_;
+  double delay_percent_ = 0;
+  std::vector<std::string> reasons_;
+};
+
+// What two means may differ by from noise alone: the standard error of a difference, pooled over all settings.
+double noise(const Analysis& suite) {
+  double squares = 0, degrees = 0, seeds = 0, settings = 0;
+  for (const Setting& setting : suite.settings) {
+    if (!setting.deviation) continue;
+    const auto n = static_cast<double>(setting.by_seed.size());
+    squares += (n - 1) * *setting.deviation * *setting.deviation;
+    degrees += n - 1;
+    seeds += n;
+    settings += 1;
+  }
+  return degrees > 0 ? std::sqrt(2 * squares / degrees / (seeds / settings)) : 0;
+}
+
+const Setting* best_of(const Metric& metric, const std::vector<const Setting*>& settings) {
+  return *std::min_element(settings.begin(), settings.end(), [&](const Setting* a, const Setting* b) {
+    return is_better(metric, a->mean, b->mean);
+  });
+}
+
+const Setting* cheapest_of(const std::vector<const Setting*>& settings) {
+  return *std::min_element(settings.begin(), settings.end(), [](const Setting* a, const Setting* b) {
+    return a->relative_cost < b->relative_cost;
+  });
+}
+
+// The cheapest that is no more than noise behind `mean`.
+const Setting* cheapest_as_good(const Analysis& suite, std::vector<const Setting*> settings, double mean) {
+  const double tolerance = noise(suite);
+  std::erase_if(settings, [&](const Setting* setting) {
+    const double behind = suite.metric->higher_is_better ? mean - setting->mean : setting->mean - mean;
+    return behind > tolerance;
+  });
+  return settings.empty() ? nullptr : cheapest_of(settings);
+}
+
+std::optional<Candidate> Adviser::by_measurement() {
+  for (const Analysis& suite : request_.studies) {
+    if (suite.study.kind != Study::kSuite) continue;
+    std::vector<const Setting*> settings;
+    for (const Setting& setting : suite.settings) {
+      if (!is_fp32(setting.schedule.highest()) && setting.schedule.name != "progressive" &&
+          fits(candidate(setting.schedule)))
+        settings.push_back(&setting);
+    }
+    if (settings.empty()) {
+      reasons_.push_back(
+          "None of the schedules measured in the suite meets the budget, so the choice is by the rule.");
+      continue;
+    }
+    const Setting* chosen = choose(suite, settings);
+    const Recipe &measured = suite.study.recipe, &asked = request_.recipe;
+    if (measured.model != asked.model || measured.data != asked.data || measured.data_dir != asked.data_dir) {
+      reasons_.push_back(
+          fmt::format("Mind that the suite was measured with {} on {}, not with this recipe's {} on {}.",
+                      measured.model, measured.data_dir, asked.model, asked.data_dir));
+    }
+    return candidate(chosen->schedule);
+  }
+  return std::nullopt;
+}
+
+const Setting* Adviser::choose(const Analysis& suite, const std::vector<const Setting*>& settings) {
+  const Metric& metric = *suite.metric;
+  const Setting* reference = find_setting(suite, suite.reference);
+  const Setting* best = best_of(metric, settings);
+  const Setting* chosen = best;
+  std::string why = "is the best of those that meet the budget";
+  if (!request_.budget && request_.goal == Goal::kCheapest) {
+    chosen = cheapest_of(settings);
+    why = "is the cheapest";
+  } else if (!request_.budget && request_.goal == Goal::kBest) {
+    chosen = cheapest_as_good(suite, settings, best->mean);
+    why = "is the cheapest that is within noise of the best";
+  } else if (!request_.budget) {
+    const Setting* as_good =
+        cheapest_as_good(suite, settings, reference != nullptr ? reference->mean : best->mean);
+    if (as_good != nullptr) chosen = as_good;
+    why = as_good == nullptr     ? "is the best, since none is as good as static"
+          : reference != nullptr ? "is the cheapest that is not behind static by more than noise"
+                                 : "is the cheapest that is within noise of the best";
+  }
+  reasons_.push_back(fmt::format("Of the {} schedules measured in the suite, {} {}: {} {} {} over {} seed{}.",
+                                 suite.settings.size(), chosen->name, why, suite.split, metric.name,
+                                 metric_text(metric, chosen->mean), chosen->by_seed.size(),
+                                 chosen->by_seed.size() == 1 ? "" : "s"));
+  if (chosen->contrast) {
+    reasons_.push_back(fmt::format("Against static it is {}{}.",
+                                   metric_difference(metric, chosen->contrast->difference),
+                                   chosen->contrast->p ? fmt::format(" (p {:.3f})", *chosen->contrast->p)
+                                                       : ", from too few seeds for a test"));
+  }
+  if (suite.split == "test")
+    reasons_.push_back(
+        "No items were held out: the test set made this choice, and is no longer a fresh judge of it.");
+  return chosen;
+}
+
+Candidate Adviser::by_rule() {
+  switch (request_.goal) {
+    case Goal::kCheapest:
+      reasons_.push_back(
+          "Cost is all: RR is of the group with the largest saving; it stays low and leaps up at the end of "
+          "each cycle.");
+      return candidate(cyclic("RR", lowest_bits()));
+    case Goal::kBalanced:
+      reasons_.push_back(
+          "Between cost and metric: CR is of the group with medium saving, and the original cyclic "
+          "schedule.");
+      return candidate(cyclic("CR", lowest_bits()));
+    case Goal::kBest:
+      reasons_.push_back(
+          "The metric is all: ER is of the group with the smallest saving; it leaps up at once and stays "
+          "high.");
+      return candidate(cyclic("ER", lowest_bits()));
+  }
+  LOWTIDE_CHECK(false, "an unknown goal");
+}
+
+// The ten from these lowest bits on that meet the budget, in order of preference.
+std::vector<Candidate> Adviser::fitting(int low) const {
+  std::vector<Candidate> result;
+  for (const std::string_view name : kPreference) {
+    const Candidate one = candidate(cyclic(name, low));
+    if (fits(one)) result.push_back(one);
+  }
+  return result;
+}
+
+Candidate Adviser::by_budget() {
+  if (fits(candidate(static_))) {
+    reasons_.push_back("The budget allows the highest bits throughout.");
+    return candidate(static_);
+  }
+  const int asked = lowest_bits();
+  int low = asked;
+  std::vector<Candidate> all = fitting(low);
+  while (all.empty() && low > kFewestBits) all = fitting(--low);
+  if (all.empty()) fail_budget();
+  if (low < asked) {
+    reasons_.push_back(
+        fmt::format("From the recipe's lowest bits on, {}, nothing meets the budget: {} are taken. Whether "
+                    "the network learns there "
+                    "only `lowtide range-test` can tell.",
+                    asked, low));
+  }
+  const double most = std::max_element(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+                        return a.cost < b.cost;
+                      })->cost;
+  // Among those of nearly the same cost the better known.
+  const auto chosen =
+      std::find_if(all.begin(), all.end(), [&](const Candidate& one) { return one.cost >= 0.98 * most; });
+  const CyclicSchedule* kind = find_cyclic(chosen->spec.name);
+  reasons_.push_back(
+      fmt::format("{} ({}, {} saving) is of the dearest that meet the budget of {:.4f} from {} bits on.",
+                  kind->name, kind->description, kind->group, *request_.budget, low));
+  return with_rest_spent(*chosen);
+}
+
+// A delay raises the cost in proportion, up to that of static: so what is left of the budget can be spent to a tenth of
+// a percent of the steps.
+Candidate Adviser::with_rest_spent(Candidate chosen) {
+  const double plain = (chosen.cost - delay_percent_ / 100 * static_cost_) / (1 - delay_percent_ / 100);
+  double tenths = std::floor(1000 * (*request_.budget - plain) / (static_cost_ - plain));
+  const ScheduleSpec spec = chosen.spec;
+  for (; tenths > 10 * delay_percent_ && tenths >= 10; --tenths) {
+    ScheduleSpec delayed = spec;
+    delayed.delay = Delay{.percent = tenths / 10, .bits = {}};
+    if (delay_steps(delayed, request_.steps) > request_.steps - spec.cycles) continue;
+    const Candidate one = candidate(delayed);
+    if (!fits(one)) continue;
+    reasons_.push_back(
+        fmt::format("What it leaves of the budget keeps the first {:.1f} % of training at the highest bits: "
+                    "low precision does the most "
+                    "damage early.",
+                    tenths / 10));
+    return one;
+  }
+  return chosen;
+}
+
+void Adviser::fail_budget() const {
+  const Candidate cheapest = candidate(cyclic("RR", kFewestBits));
+  throw UserError(
+      fmt::format("no schedule meets the budget of {:.4f} of fp32 ({:.3f} of static {}): the cheapest here "
+                  "is {} at {:.4f} ({:.3f}); "
+                  "raise the budget, or lower the recipe's highest bits or gradient bits",
+                  *request_.budget, *request_.budget / static_cost_, static_.bits.high,
+                  to_string(cheapest.spec), cheapest.cost, cheapest.cost / static_cost_));
+}
+
+}  // namespace
+
+Advice advise(const AdviceRequest& request) { return Adviser(request).advise(); }
+
+}  // namespace lowtide

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lowtide/study/analysis.h"
+
+namespace lowtide {
+
+enum class Goal { kCheapest, kBalanced, kBest };
+
+struct AdviceRequest {
+  Recipe recipe;
+  std::int64_t steps = 0;
+  std::optional<double> budget;  // largest relative cost, of fp32; or, without one,
+  Goal goal = Goal::kBalanced;
+  std::vector<Analysis> studies;  // what was measured, to argue from
+};
+
+struct Advice {
+  ScheduleSpec schedule;
+  double relative_cost = 0;          // of fp32, counted step by step
+  double of_static = 0;              // the same against static at the recipe's highest bits
+  std::vector<std::string> reasons;  // a sentence each
+};
+
+// A schedule for the recipe. From a suite among the studies by its measurements, else by the rule of Wolfe and
+// Kyrillidis: schedules of large saving where cost is all, of small saving where the metric is, medium in between. A
+// critical period in one of the studies makes quantisation start after it. UserError where nothing meets the budget.
+Advice advise(const AdviceRequest& request);
+
+}  // namespace lowtide

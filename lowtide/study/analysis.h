@@ -1,0 +1,95 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lowtide/report/metric.h"
+#include "lowtide/report/run_scan.h"
+#include "lowtide/study/statistics.h"
+#include "lowtide/study/study.h"
+
+namespace lowtide {
+
+// How far a setting lies from the one it is compared with: `static` in a suite, the one without a deficit in a
+// critical-period study.
+struct Contrast {
+  double difference = 0;  // of the metric: setting - reference
+  std::string test;       // "paired t, 3 seeds", "Welch"; empty where the seeds allow none
+  std::optional<Interval> interval{};
+  std::optional<double> p{};  // adjusted for all contrasts of the study, by Holm
+};
+
+// A schedule, or a deficit, over its seeds.
+struct Setting {
+  std::string name;
+  ScheduleSpec schedule{};
+  std::string group{};               // of saving: large, medium or small; empty outside the ten
+  std::optional<std::int64_t> at{};  // critical: the deficit's length, or the window's start
+  std::map<std::uint64_t, double> by_seed{};
+  double mean = 0;
+  std::optional<double> deviation{};
+  double relative_cost = 0;  // mean over seeds; they differ for `progressive` alone
+  double saving = 0;         // against static at the schedule's highest bits
+  bool on_front = false;     // no other is at least as good and as cheap, and better in one
+  std::optional<Contrast> contrast{};
+};
+
+struct Correlation {
+  double r = 0;
+  std::optional<Interval> interval;
+};
+
+// Of the settings' mean metrics with their costs, fp32 left out: at a cost of 1, with all others below some 0.06, it
+// would decide the linear one alone.
+struct CostCorrelation {
+  std::size_t settings = 0;
+  std::optional<Correlation> rank, linear;
+};
+
+struct SavingGroup {
+  std::string name;
+  std::vector<std::string> settings;
+  double saving = 0, mean = 0;  // means of the settings'
+};
+
+// Where low precision does damage that lasts, by a difference that is told from noise (p < 0.05).
+struct CriticalPeriod {
+  std::int64_t steps =
+      0;  // deficits: the shortest that does; windows: the end of the last of the first that do
+  double difference = 0;  // of that one
+};
+
+struct Analysis {
+  Study study;
+  const Metric* metric = nullptr;
+  std::string split;      // what the metric is of: "test" or "held-out"
+  std::string reference;  // the setting that others are compared with; empty where it has no result
+  std::vector<Setting>
+      settings;  // suite: from cheap to dear; critical: by `at`, the one without a deficit first
+  CostCorrelation correlation;      // suite
+  std::vector<SavingGroup> groups;  // suite
+  std::optional<CriticalPeriod> period;
+  std::vector<SkippedFolder> missing;  // members without a result, and what else was skipped
+};
+
+// Those that are better than static at less cost, best first.
+std::vector<const Setting*> winners(const Analysis& analysis);
+const Setting* find_setting(const Analysis& analysis, const std::string& name);
+bool is_better(const Metric& metric, double a, double b);
+
+enum class Judge { kTest, kHeldOut };
+
+// UserError where no member is finished, or, judged by held-out items, where none were held out.
+Analysis analyse(const Study& study, const RunScan& scan, Judge judge = Judge::kTest);
+
+// What a choice may be made by: the held-out items, where every run has them; else the test set.
+Judge judge_to_choose_by(const RunScan& scan);
+
+std::string to_markdown(const Analysis& analysis);
+std::string to_csv(const Analysis& analysis);
+Json to_json(const Analysis& analysis);
+
+}  // namespace lowtide

@@ -1,0 +1,277 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "lowtide/schedule/plot.h"
+#include "lowtide/study/analysis.h"
+#include "lowtide/study/bar_chart.h"
+
+namespace lowtide {
+namespace {
+
+std::string p_text(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
+
+std::string interval_text(const Metric& metric, const Interval& interval) {
+  return fmt::format("[{}, {}]", metric_difference(metric, interval.low),
+                     metric_difference(metric, interval.high));
+}
+
+std::string unit(const Metric& metric) { return metric.is_fraction ? " %" : ""; }
+
+std::string mean_text(const Metric& metric, const Setting& setting) {
+  const std::string mean = metric_number(metric, setting.mean);
+  return setting.deviation ? fmt::format("{} ± {}", mean, metric_number(metric, *setting.deviation)) : mean;
+}
+
+std::string contrast_cells(const Metric& metric, const Setting& setting) {
+  if (!setting.contrast) return " | | ";
+  const Contrast& contrast = *setting.contrast;
+  return fmt::format("{} | {} | {}", metric_difference(metric, contrast.difference),
+                     contrast.interval ? interval_text(metric, *contrast.interval) : "",
+                     contrast.p ? p_text(*contrast.p) : "");
+}
+
+std::string title(const Analysis& analysis) {
+  const Study& study = analysis.study;
+  const std::string what = study.kind == Study::kSuite ? "Schedule suite"
+                           : study.window > 0          ? "Critical periods: windows"
+                                                       : "Critical periods: deficits";
+  return fmt::format(
+      "# {}\n\n{}, {} steps of {}, bits {}, gradient bits {}, {} seed{}; {} {}, {} is better.\n\n", what,
+      study.recipe.model, study.recipe.steps, study.recipe.batch, study.recipe.bits, study.recipe.grad_bits,
+      study.seeds, study.seeds == 1 ? "" : "s", analysis.split, analysis.metric->name,
+      analysis.metric->higher_is_better ? "higher" : "lower");
+}
+
+// What the columns after the mean hold.
+std::string test_note(const Analysis& analysis) {
+  if (analysis.reference.empty()) return "";
+  const bool tested = std::any_of(analysis.settings.begin(), analysis.settings.end(),
+                                  [](const Setting& s) { return s.contrast && !s.contrast->test.empty(); });
+  return fmt::format("Difference: from {}{}{}\n\n", analysis.reference,
+                     analysis.metric->is_fraction ? ", in points" : "",
+                     tested ? ", with its 95 % interval and p by a t test, paired over the seeds that both "
+                              "have (Welch's where they share "
+                              "fewer than two); p adjusted by Holm for all rows."
+                            : ". One seed tells nothing of its noise: no test.");
+}
+
+std::string suite_table(const Analysis& analysis) {
+  const Metric& metric = *analysis.metric;
+  std::string text = fmt::format(
+      "| schedule | group | cost | saving | {}{} | seeds | front | difference | 95 % | p |\n"
+      "|---|---|---|---|---|---|---|---|---|---|\n",
+      metric.name, unit(metric));
+  for (const Setting& setting : analysis.settings) {
+    text +=
+        fmt::format("| {} | {} | {:.4f} | {:.1f} % | {} | {} | {} | {} |\n", setting.name, setting.group,
+                    setting.relative_cost, 100 * setting.saving, mean_text(metric, setting),
+                    setting.by_seed.size(), setting.on_front ? "yes" : "", contrast_cells(metric, setting));
+  }
+  text +=
+      "\nCost: bit operations relative to fp32. Saving: against static at the schedule's highest bits. "
+      "Front: none is "
+      "both as cheap and as good.\n";
+  return text + test_note(analysis);
+}
+
+std::string correlation_line(const char* name, const Correlation& correlation, const char* variance,
+                             const Metric& metric) {
+  const bool better = (correlation.r > 0) == metric.higher_is_better;
+  const std::string interval =
+      correlation.interval ? fmt::format("95 % [{:.2f}, {:.2f}] by Fisher's z, variance {}",
+                                         correlation.interval->low, correlation.interval->high, variance)
+                           : "no interval: four settings are needed, and |r| below 1";
+  const bool told = correlation.interval && correlation.interval->low * correlation.interval->high > 0;
+  const char* meaning = !told ? "not told from none" : better ? "dearer is better" : "dearer is worse";
+  return fmt::format("- {} {:.2f}, {}: {}\n", name, correlation.r, interval, meaning);
+}
+
+std::string correlations(const Analysis& analysis) {
+  const CostCorrelation& correlation = analysis.correlation;
+  if (!correlation.rank || !correlation.linear) return "";
+  return fmt::format("## Cost and {}\nOver {} quantised schedules, each the mean of its seeds:\n",
+                     analysis.metric->name, correlation.settings) +
+         correlation_line("rank (Spearman)", *correlation.rank, "(1 + r²/2)/(n - 3), Bonett and Wright",
+                          *analysis.metric) +
+         correlation_line("linear (Pearson)", *correlation.linear, "1/(n - 3)", *analysis.metric) + "\n";
+}
+
+std::string groups_table(const Analysis& analysis) {
+  if (analysis.groups.empty()) return "";
+  std::string text = fmt::format("## By saving\n| group | schedules | saving | {}{} |\n|---|---|---|---|\n",
+                                 analysis.metric->name, unit(*analysis.metric));
+  for (const SavingGroup& group : analysis.groups) {
+    text += fmt::format("| {} | {} | {:.1f} % | {} |\n", group.name, fmt::join(group.settings, ", "),
+                        100 * group.saving, metric_number(*analysis.metric, group.mean));
+  }
+  return text + "\n";
+}
+
+std::string winners_list(const Analysis& analysis) {
+  if (analysis.reference.empty()) return "`static` has no result: nothing to beat.\n\n";
+  std::string text = "## Better than static at less cost\n";
+  const Setting* reference = find_setting(analysis, analysis.reference);
+  for (const Setting* setting : winners(analysis)) {
+    const Contrast& contrast = *setting->contrast;
+    text += fmt::format("- {}: {} at {:.1f} % of its cost; {}\n", setting->name,
+                        metric_difference(*analysis.metric, contrast.difference),
+                        100 * setting->relative_cost / reference->relative_cost,
+                        !contrast.p          ? "no test: too few seeds"
+                        : *contrast.p < 0.05 ? fmt::format("told from noise, p {}", p_text(*contrast.p))
+                                             : fmt::format("not told from noise, p {}", p_text(*contrast.p)));
+  }
+  return text + (winners(analysis).empty() ? "None.\n\n" : "\n");
+}
+
+std::string critical_table(const Analysis& analysis) {
+  const Metric& metric = *analysis.metric;
+  const bool windows = analysis.study.window > 0;
+  std::string text = fmt::format("| {} | {}{} | seeds | difference | 95 % | p |\n|---|---|---|---|---|---|\n",
+                                 windows ? "window from" : "deficit", metric.name, unit(metric));
+  std::vector<Bar> bars;
+  for (const Setting& setting : analysis.settings) {
+    const std::string at = setting.at ? fmt::format("{}", *setting.at) : "none";
+    text += fmt::format("| {} | {} | {} | {} |\n", at, mean_text(metric, setting), setting.by_seed.size(),
+                        contrast_cells(metric, setting));
+    if (!setting.contrast) continue;
+    const double difference = setting.contrast->difference;
+    bars.push_back(
+        {at, metric.higher_is_better ? -difference : difference, metric_difference(metric, difference)});
+  }
+  text += "\n" + test_note(analysis);
+  if (bars.empty()) return text;
+  return text + fmt::format("Lost for good, by the deficit's {}:\n\n", windows ? "start" : "length") +
+         "```\n" + bar_chart(bars, 0, Charset::kUtf8) + "```\n\n";
+}
+
+std::string critical_finding(const Analysis& analysis) {
+  if (!analysis.period) return "No deficit did damage that is told from the noise of seeds.\n\n";
+  const CriticalPeriod& period = *analysis.period;
+  const std::string lost = metric_difference(*analysis.metric, period.difference);
+  return analysis.study.window > 0
+             ? fmt::format(
+                   "Critical period: up to step {}. Low precision there does damage that lasts ({} in the "
+                   "last "
+                   "such window).\n\n",
+                   period.steps, lost)
+             : fmt::format(
+                   "Critical period: low precision in the first {} steps does damage that lasts ({}).\n\n",
+                   period.steps, lost);
+}
+
+std::string missing_list(const Analysis& analysis) {
+  if (analysis.missing.empty()) return "";
+  std::string text = "## Not counted\n";
+  for (const SkippedFolder& skipped : analysis.missing)
+    text += fmt::format("- {}: {}\n", skipped.folder.string(), skipped.reason);
+  return text;
+}
+
+std::string csv_field(const std::string& text) {
+  return text.find(',') == std::string::npos ? text : "\"" + text + "\"";
+}
+
+Json interval_json(const std::optional<Interval>& interval) {
+  return interval ? Json{interval->low, interval->high} : Json();
+}
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+Json setting_json(const Setting& setting) {
+  Json json{{"setting", setting.name},
+            {"schedule", to_string(setting.schedule)},
+            {"group", setting.group},
+            {"at", or_null(setting.at)},
+            {"seeds", Json::object()},
+            {"mean", setting.mean},
+            {"deviation", or_null(setting.deviation)},
+            {"relative_cost", setting.relative_cost},
+            {"saving", setting.saving},
+            {"on_front", setting.on_front},
+            {"contrast", nullptr}};
+  for (const auto& [seed, value] : setting.by_seed) json["seeds"][fmt::to_string(seed)] = value;
+  if (const auto& contrast = setting.contrast) {
+    json["contrast"] = {{"difference", contrast->difference},
+                        {"test", contrast->test},
+                        {"interval", interval_json(contrast->interval)},
+                        {"p", or_null(contrast->p)}};
+  }
+  return json;
+}
+
+Json correlation_json(const std::optional<Correlation>& correlation) {
+  return correlation ? Json{{"r", correlation->r}, {"interval", interval_json(correlation->interval)}}
+                     : Json();
+}
+
+}  // namespace
+
+std::string to_markdown(const Analysis& analysis) {
+  const bool suite = analysis.study.kind == Study::kSuite;
+  const std::string body =
+      suite ? suite_table(analysis) + correlations(analysis) + groups_table(analysis) + winners_list(analysis)
+            : critical_table(analysis) + critical_finding(analysis);
+  return title(analysis) + body + missing_list(analysis);
+}
+
+std::string to_csv(const Analysis& analysis) {
+  const auto optional = [](const auto& value) { return value ? fmt::format("{}", *value) : std::string(); };
+  std::string text =
+      "setting,schedule,group,at,seeds,mean,deviation,relative_cost,saving,on_front,difference,low,high,p,"
+      "test\n";
+  for (const Setting& setting : analysis.settings) {
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{}", csv_field(setting.name),
+                        csv_field(to_string(setting.schedule)), setting.group, optional(setting.at),
+                        setting.by_seed.size(), setting.mean, optional(setting.deviation),
+                        setting.relative_cost, setting.saving, setting.on_front ? 1 : 0);
+    if (const auto& contrast = setting.contrast) {
+      const auto& interval = contrast->interval;
+      text += fmt::format(
+          ",{},{},{},{},{}", contrast->difference, interval ? fmt::to_string(interval->low) : "",
+          interval ? fmt::to_string(interval->high) : "", optional(contrast->p), csv_field(contrast->test));
+    } else {
+      text += ",,,,,";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+Json to_json(const Analysis& analysis) {
+  Json json{{"study", essence(analysis.study)},
+            {"metric", analysis.metric->name},
+            {"higher_is_better", analysis.metric->higher_is_better},
+            {"split", analysis.split},
+            {"reference", analysis.reference},
+            {"settings", Json::array()},
+            {"missing", Json::array()}};
+  for (const Setting& setting : analysis.settings) json["settings"].push_back(setting_json(setting));
+  for (const SkippedFolder& skipped : analysis.missing)
+    json["missing"].push_back({{"folder", skipped.folder.string()}, {"reason", skipped.reason}});
+  if (analysis.study.kind == Study::kCritical) {
+    const auto& period = analysis.period;
+    json["critical_period"] =
+        period ? Json{{"steps", period->steps}, {"difference", period->difference}} : Json();
+    return json;
+  }
+  json["correlation"] = {{"settings", analysis.correlation.settings},
+                         {"rank", correlation_json(analysis.correlation.rank)},
+                         {"linear", correlation_json(analysis.correlation.linear)}};
+  json["groups"] = Json::array();
+  for (const SavingGroup& group : analysis.groups) {
+    json["groups"].push_back({{"group", group.name},
+                              {"settings", group.settings},
+                              {"saving", group.saving},
+                              {"mean", group.mean}});
+  }
+  json["better_than_static"] = Json::array();
+  for (const Setting* setting : winners(analysis)) json["better_than_static"].push_back(setting->name);
+  return json;
+}
+
+}  // namespace lowtide

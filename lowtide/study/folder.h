@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+
+#include "lowtide/io/file.h"
+#include "lowtide/study/study.h"
+#include "lowtide/train/run_folder.h"
+
+namespace lowtide {
+
+// A member's folder in that of its study: an ordinary run folder, with three files more.
+struct MemberPaths {
+  RunPaths run;
+
+  MemberPaths(const std::filesystem::path& study, const Member& member) : run{study / member.name} {}
+  std::filesystem::path recipe() const { return run.folder / "recipe.toml"; }
+  std::filesystem::path log() const { return run.folder / "train.log"; }
+  std::filesystem::path failure() const { return run.folder / "failed.txt"; }  // one line: why
+};
+
+// The folder of a study, taken by this process and no other as long as it lives.
+class StudyFolder {
+ public:
+  // A new folder, or one that holds the same study; UserError for a changed one, and for a folder of other things.
+  StudyFolder(const std::filesystem::path& folder, const Study& study);
+
+ private:
+  FileDescriptor lock_;
+};
+
+std::filesystem::path study_file(const std::filesystem::path& folder);
+// The study that a folder holds.
+Study read_study(const std::filesystem::path& folder);
+
+}  // namespace lowtide

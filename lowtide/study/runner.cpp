@@ -1,0 +1,168 @@
+#include "lowtide/study/runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "lowtide/base/error.h"
+#include "lowtide/report/comparison.h"
+#include "lowtide/report/metric.h"
+#include "lowtide/study/child.h"
+#include "lowtide/study/folder.h"
+#include "lowtide/study/status.h"
+#include "lowtide/train/progress.h"
+#include "lowtide/train/signals.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kPollInterval = std::chrono::milliseconds(50);
+
+// The last line after `from` that says something: what a program that fails writes in the end.
+std::string last_line(const fs::path& log, std::uintmax_t from) {
+  const std::string text = read_text_file(log).substr(from);
+  const auto end = text.find_last_not_of(" \r\n");
+  if (end == std::string::npos) return "it printed nothing";
+  const auto before = text.find_last_of("\r\n", end);
+  const auto begin = before == std::string::npos ? 0 : before + 1;
+  return text.substr(begin, end + 1 - begin);
+}
+
+class Runner {
+ public:
+  Runner(const std::vector<Member>& members, const fs::path& folder, const RunnerOptions& options)
+      : members_(members),
+        folder_(folder),
+        options_(options),
+        slots_(static_cast<std::size_t>(options.jobs)) {}
+
+  RunnerEnd run() {
+    const StopSignals signals;
+    while (true) {
+      for (Slot& slot : slots_) {
+        if (slot.child) look_at(slot);
+        if (!slot.child && end_.signal == 0) start_next(slot);
+      }
+      if (std::none_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.child.has_value(); }))
+        break;
+      if (const int signal = StopSignals::received(); signal != 0 && end_.signal == 0) stop(signal);
+      std::this_thread::sleep_for(kPollInterval);
+    }
+    return end_;
+  }
+
+ private:
+  struct Slot {
+    std::optional<Child> child;
+    std::size_t member = 0;
+    std::uintmax_t log_start = 0;  // what is before is of an earlier process
+  };
+
+  MemberPaths paths(std::size_t member) const { return {folder_, members_[member]}; }
+
+  void start_next(Slot& slot) {
+    for (; next_ < members_.size() && !slot.child; ++next_) {
+      if (fs::exists(paths(next_).run.result())) continue;
+      slot.member = next_;
+      try {
+        start(slot);
+      } catch (const UserError& error) {
+        fail(next_, error.what());
+      }
+    }
+  }
+
+  void start(Slot& slot) {
+    const Member& member = members_[slot.member];
+    const MemberPaths place = paths(slot.member);
+    make_folders(place.run.folder);
+    write_atomically(place.recipe(), to_toml(member.recipe));
+    std::error_code none;
+    slot.log_start = fs::exists(place.log(), none) ? fs::file_size(place.log()) : 0;
+    const bool resumed = fs::exists(place.run.run());
+    slot.child.emplace(options_.program,
+                       std::vector<std::string>{"train", "--recipe", place.recipe().string(), "--out",
+                                                place.run.folder.string(), "--resume", "--threads",
+                                                fmt::to_string(threads_of(slot))},
+                       place.log());
+    fs::remove(place.failure());
+    say(slot.member, resumed ? "goes on" : "starts");
+  }
+
+  // All threads are shared out; those that are left over go to the first slots.
+  int threads_of(const Slot& slot) const {
+    const int all = options_.threads > 0 ? options_.threads
+                                         : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    const auto index = static_cast<int>(&slot - slots_.data());
+    return std::max(1, all / options_.jobs + (index < all % options_.jobs ? 1 : 0));
+  }
+
+  void look_at(Slot& slot) {
+    const auto code = slot.child->ended();
+    if (!code) return;
+    slot.child.reset();
+    const MemberPaths place = paths(slot.member);
+    if (*code == 0 && fs::exists(place.run.result())) {
+      finish(slot.member);
+    } else if (end_.signal != 0 && *code == 128 + end_.signal) {
+      say(slot.member, "stopped");
+    } else {
+      const std::string how = *code == 0    ? "it ended without a result"
+                              : *code > 128 ? fmt::format("ended by signal {}", *code - 128)
+                                            : fmt::format("exit code {}", *code);
+      fail(slot.member, fmt::format("{}; {}", last_line(place.log(), slot.log_start), how));
+    }
+  }
+
+  void finish(std::size_t member) {
+    try {
+      const RunSummary run = read_run_summary(paths(member).run.folder);
+      const double left = seconds_left(read_status(members_, folder_), options_.jobs);
+      say(member, fmt::format("done: {} {}, cost {:.4f}, {}; left {}", run.metric,
+                              metric_text(find_metric(run.metric), run.test), run.relative_cost,
+                              duration_text(run.seconds), duration_text(left)));
+    } catch (const UserError& error) {
+      fail(member, error.what());
+    }
+  }
+
+  void fail(std::size_t member, const std::string& reason) {
+    write_atomically(paths(member).failure(), reason + "\n");
+    say(member, fmt::format("failed: {} (see {})", reason, paths(member).log().string()));
+    end_.failed.push_back({members_[member].name, reason});
+  }
+
+  void stop(int signal) {
+    end_.signal = signal;
+    options_.say("stopping: the runs save what they have");
+    for (const Slot& slot : slots_) {
+      if (slot.child) slot.child->send(signal);
+    }
+  }
+
+  void say(std::size_t member, const std::string& what) const {
+    options_.say(fmt::format("[{:>{}}/{}] {} {}", member + 1, fmt::formatted_size("{}", members_.size()),
+                             members_.size(), members_[member].name, what));
+  }
+
+  const std::vector<Member>& members_;
+  const fs::path folder_;
+  const RunnerOptions options_;
+  std::vector<Slot> slots_;
+  std::size_t next_ = 0;
+  RunnerEnd end_;
+};
+
+}  // namespace
+
+RunnerEnd run_members(const std::vector<Member>& members, const fs::path& folder,
+                      const RunnerOptions& options) {
+  return Runner(members, folder, options).run();
+}
+
+}  // namespace lowtide

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lowtide/study/study.h"
+
+namespace lowtide {
+
+struct RunnerOptions {
+  std::filesystem::path program =
+      "/proc/self/exe";  // that which runs now, even if it has been replaced on disk
+  int jobs = 1;
+  int threads = 0;                                             // in all, shared by the jobs; 0: all cores
+  std::function<void(const std::string&)> say = [](auto&) {};  // a line for people
+};
+
+struct FailedMember {
+  std::string name, reason;
+};
+
+struct RunnerEnd {
+  int signal = 0;  // what stopped it; the rest waits
+  std::vector<FailedMember> failed;
+};
+
+// Trains every member that has no result yet, from its last checkpoint where there is one: `jobs` at a time, each a
+// process of `program train`. One that fails is noted and the rest go on. SIGTERM and SIGINT are passed on to the
+// processes, which save; a second one of the kind ends this process at once, and they save all the same.
+RunnerEnd run_members(const std::vector<Member>& members, const std::filesystem::path& folder,
+                      const RunnerOptions& options);
+
+}  // namespace lowtide

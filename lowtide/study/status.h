@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lowtide/study/study.h"
+
+namespace lowtide {
+
+enum class MemberState { kDone, kRunning, kInterrupted, kFailed, kWaiting };
+
+struct MemberStatus {
+  std::string name;
+  MemberState state = MemberState::kWaiting;
+  std::int64_t step = 0, steps = 0;  // done, or where it will go on; and in all
+  double seconds = 0;                // so far
+  std::string note{};                // of one that failed: why
+};
+
+// Where each member stands, from its folder alone; also while they run.
+std::vector<MemberStatus> read_status(const std::vector<Member>& members,
+                                      const std::filesystem::path& folder);
+
+// How long the members that wait, run or were interrupted will take, so many at once, by what a step took so far: in
+// those that are done, or else in those under way. Not finite where none tells. Those that failed are not counted.
+double seconds_left(const std::vector<MemberStatus>& members, int at_once);
+
+std::string status_text(const std::vector<MemberStatus>& members);
+Json to_json(const std::vector<MemberStatus>& members);
+
+}  // namespace lowtide

@@ -1,0 +1,266 @@
+#include "lowtide/study/study.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <sstream>
+
+#include "lowtide/base/error.h"
+#include "lowtide/schedule/cycles.h"
+#include "lowtide/schedule/schedule.h"
+#include "lowtide/schedule/text.h"
+
+namespace lowtide {
+namespace {
+
+constexpr std::int64_t kMostSeeds = 10'000;
+constexpr std::int64_t kMostSteps = 1'000'000'000'000;  // sums of two stay far within 64 bits
+
+void expect(bool condition, const std::string& otherwise) {
+  if (!condition) throw UserError(otherwise);
+}
+
+bool is_line(const std::string& schedule) { return schedule.find(' ') != std::string::npos; }
+
+// "RR,CR" are two; the commas of a whole line (progressive 3,4,6,8) are its own.
+std::vector<std::string> single_schedules(const std::vector<std::string>& given) {
+  std::vector<std::string> result;
+  for (const std::string& text : given) {
+    if (is_line(text)) {
+      result.push_back(to_string(parse_schedule(text)));
+      continue;
+    }
+    for (const std::string_view name : split(text, ',')) {
+      if (!equal_ignoring_case(name, "all")) {
+        result.push_back(parse_schedule(name).name);
+        continue;
+      }
+      for (const CyclicSchedule& cyclic : cyclic_schedules()) result.emplace_back(cyclic.name);
+      result.insert(result.end(), {"static", "fp32"});
+    }
+  }
+  return result;
+}
+
+// A schedule's line as part of a folder's name.
+std::string folder_name(const std::string& setting) {
+  std::string result;
+  for (const char c : setting) {
+    const bool plain =
+        (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '.' || c == '=';
+    result += plain ? std::string(1, c) : c == '%' ? "pct" : "-";
+  }
+  return result;
+}
+
+std::string highest(const std::string& range) {
+  const auto colon = range.find(':');
+  return colon == std::string::npos ? range : range.substr(colon + 1);
+}
+
+Recipe with_schedule(Recipe recipe, const std::string& schedule) {
+  recipe.schedule = schedule;
+  // Gradient bits that are a range move with the forward bits; static has none that move.
+  if (schedule == "static")
+    recipe.schedule = fmt::format("static {} grad={}", highest(recipe.bits), highest(recipe.grad_bits));
+  if (schedule == "fp32") recipe.eval_bits = -1;  // it measures no ranges to quantise by
+  return recipe;
+}
+
+// `deficit` steps at the lowest bits, then the whole normal training, with its learning rate.
+Recipe with_deficit(Recipe recipe, std::int64_t deficit) {
+  const auto normal = static_cast<double>(recipe.steps);
+  recipe.schedule = fmt::format("deficit {} grad={} steps={}", recipe.bits, recipe.grad_bits, deficit);
+  recipe.steps += deficit;
+  recipe.lr_delay += deficit;
+  if (recipe.swa_start < 1) {
+    recipe.swa_start =
+        (static_cast<double>(deficit) + recipe.swa_start * normal) / static_cast<double>(recipe.steps);
+  }
+  return recipe;
+}
+
+Recipe with_window(Recipe recipe, std::int64_t from, std::int64_t to) {
+  recipe.schedule = fmt::format("window {} grad={} from={} to={}", recipe.bits, recipe.grad_bits, from, to);
+  return recipe;
+}
+
+// The members of one seed.
+std::vector<Member> settings(const Study& study, const Recipe& recipe) {
+  std::vector<Member> result;
+  for (const std::string& schedule : study.schedules)
+    result.push_back({"", schedule, std::nullopt, with_schedule(recipe, schedule)});
+  for (const std::int64_t deficit : study.deficits) {
+    result.push_back({"", fmt::format("deficit {}", deficit), deficit, with_deficit(recipe, deficit)});
+  }
+  if (!study.starts.empty()) result.push_back({"", "no window", std::nullopt, with_window(recipe, 0, 0)});
+  for (const std::int64_t start : study.starts) {
+    result.push_back(
+        {"", fmt::format("window {}", start), start, with_window(recipe, start, start + study.window)});
+  }
+  return result;
+}
+
+void sort_unique(std::vector<std::int64_t>& steps) {
+  std::sort(steps.begin(), steps.end());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+}
+
+void check_steps(const char* key, const std::vector<std::int64_t>& steps) {
+  for (const std::int64_t step : steps) {
+    expect(step >= 0 && step <= kMostSteps,
+           fmt::format("{} has {}; expected steps from 0 to {}", key, step, kMostSteps));
+  }
+}
+
+void complete_critical(Study& study) {
+  check_steps("deficits", study.deficits);
+  check_steps("starts", study.starts);
+  check_steps("window", {study.window});
+  expect(study.deficits.empty() != study.starts.empty() && study.starts.empty() == (study.window == 0),
+         "a critical-period study has --deficits, or a --window with --starts; expected one of the two");
+  expect(study.recipe.bits.find(':') != std::string::npos,
+         fmt::format("bits is {}; a deficit needs two numbers, lowest:highest", study.recipe.bits));
+  if (!study.deficits.empty()) study.deficits.push_back(0);
+  sort_unique(study.deficits);
+  sort_unique(study.starts);
+}
+
+// Those of one seed: the others differ in nothing that is checked.
+void check_members(const Study& study) {
+  std::set<std::string> names;
+  for (const Member& member : settings(study, study.recipe)) {
+    expect(names.insert(folder_name(member.setting)).second,
+           fmt::format("schedule '{}' is in the study twice", member.setting));
+    check(member.recipe);
+    make_schedule(schedule_of(member.recipe), member.recipe.steps);
+  }
+}
+
+// The study's own part of its file.
+Json varied(const Study& study) {
+  Json json{{"kind", study.kind}};
+  if (study.kind == Study::kSuite) json["schedules"] = study.schedules;
+  if (!study.deficits.empty()) json["deficits"] = study.deficits;
+  if (!study.starts.empty()) {
+    json["window"] = study.window;
+    json["starts"] = study.starts;
+  }
+  json["seeds"] = study.seeds;
+  return json;
+}
+
+}  // namespace
+
+void define_study(CLI::App& app, Study& study) {
+  app.option_defaults()->group("Study");
+  app.add_option("--kind", study.kind, "")->group("");  // in files alone
+  if (study.kind != Study::kCritical) {
+    app.add_option("--schedules", study.schedules,
+                   "all (the ten, static, fp32), or names: CR,RR,static; or whole lines");
+  }
+  if (study.kind != Study::kSuite) {
+    app.add_option("--deficits", study.deficits,
+                   "steps at the lowest bits, each before a normal training: 0,500,1000")
+        ->delimiter(',');
+    app.add_option("--window", study.window, "or steps at the lowest bits within the normal training ...");
+    app.add_option("--starts", study.starts, "... from each of these steps on: 0,500,1000")->delimiter(',');
+  }
+  app.add_option("--seeds", study.seeds, "how many: the recipe's seed and those that follow it")
+      ->capture_default_str();
+  define_recipe(app, study.recipe);
+}
+
+void complete(Study& study) {
+  Recipe& recipe = study.recipe;
+  expect(study.kind == Study::kSuite || study.kind == Study::kCritical,
+         fmt::format("kind is {}; expected suite or critical", lowtide::quoted(study.kind)));
+  expect(
+      !is_line(recipe.schedule),
+      fmt::format(
+          "the recipe's schedule is a whole line, {}; a study puts its own schedules in its place, made of "
+          "the recipe's bits, grad-bits and cycles: give it one with a name",
+          lowtide::quoted(recipe.schedule)));
+  expect(
+      recipe.steps > 0 && recipe.steps <= kMostSteps,
+      fmt::format("steps is {}; a study needs its length in steps, from 1 to {}", recipe.steps, kMostSteps));
+  expect(study.seeds >= 1 && study.seeds <= kMostSeeds,
+         fmt::format("seeds is {}; expected 1 to {}", study.seeds, kMostSeeds));
+  expect(recipe.seed <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() - kMostSeeds),
+         fmt::format("seed is {}; expected room for those that follow it, below 2^63", recipe.seed));
+  expect(recipe.lr_delay <= kMostSteps,
+         fmt::format("lr-delay is {}; expected less than steps", recipe.lr_delay));
+  if (study.kind == Study::kCritical) {
+    expect(study.schedules.empty(), "a critical-period study has its own schedules; leave `schedules` out");
+    complete_critical(study);
+  } else {
+    expect(study.deficits.empty() && study.starts.empty() && study.window == 0,
+           "a suite has no deficits, window or starts; that is kind critical");
+    if (study.schedules.empty()) study.schedules = {"all"};
+    study.schedules = single_schedules(study.schedules);
+  }
+  check_members(study);
+}
+
+std::string to_toml(const Study& study) {
+  std::string text = "# A study of lowtide: this, then the recipe that its runs have in common.\n";
+  const Json json = varied(study);
+  for (const auto& [key, value] : json.items()) text += fmt::format("{} = {}\n", key, value.dump());
+  return text + "\n" + to_toml(study.recipe);
+}
+
+Study parse_study(std::string_view text, const std::string& name) {
+  Study study;
+  CLI::App app("a study's file", "study");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  define_study(app, study);
+  std::istringstream stream{std::string(text)};
+  try {
+    app.parse_from_stream(stream);
+    complete(study);
+  } catch (const CLI::ParseError& error) {
+    std::string what = error.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    throw UserError(fmt::format("{}: {}", name, what));
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", name, error.what()));
+  }
+  return study;
+}
+
+Json essence(const Study& study) {
+  Json json = varied(study);
+  json.update(essence(study.recipe));
+  json.erase("schedule");  // each member has its own
+  return json;
+}
+
+std::vector<std::string> differences(const Study& a, const Study& b) {
+  const Json left = essence(a), right = essence(b);
+  std::set<std::string> keys;
+  for (const auto& [key, value] : left.items()) {
+    if (right.value(key, Json()) != value) keys.insert(key);
+  }
+  for (const auto& [key, value] : right.items()) {
+    if (!left.contains(key)) keys.insert(key);
+  }
+  return {keys.begin(), keys.end()};
+}
+
+std::vector<Member> members(const Study& study) {
+  std::vector<Member> result;
+  for (std::int64_t i = 0; i < study.seeds; ++i) {
+    Recipe recipe = study.recipe;
+    recipe.seed += static_cast<std::uint64_t>(i);
+    for (Member& member : settings(study, recipe)) {
+      member.name = fmt::format("{}-seed{}", folder_name(member.setting), recipe.seed);
+      result.push_back(std::move(member));
+    }
+  }
+  return result;
+}
+
+}  // namespace lowtide

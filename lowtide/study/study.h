@@ -1,0 +1,57 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lowtide/train/recipe.h"
+
+namespace lowtide {
+
+// What a study is: a recipe, what is varied, and how many seeds. Each member but the recipe is a flag of
+// `lowtide study suite` or `critical` and a key of the study's file, which is a recipe file with these keys added.
+struct Study {
+  static constexpr const char* kSuite = "suite";
+  static constexpr const char* kCritical = "critical";
+
+  std::string kind;
+  std::vector<std::string> schedules;  // suite: names, or whole lines
+  std::vector<std::int64_t> deficits;  // critical, in steps from the first; the normal training follows
+  std::int64_t window = 0;             // or critical, a deficit of this length …
+  std::vector<std::int64_t> starts;    // … at each of these steps within the normal training
+  std::int64_t seeds = 3;              // the recipe's, and those that follow it
+  Recipe recipe;
+};
+
+// Adds the keys of the study's kind, or of every kind if it has none yet, and those of the recipe.
+void define_study(CLI::App& app, Study& study);
+
+// `all` and lists with commas become single schedules, names canonical ones; a critical study gets the member without
+// a deficit that the others are compared with. Then everything is checked: UserError.
+void complete(Study& study);
+
+// As a file that gives the same study; and back. `name` is that of the file, for messages.
+std::string to_toml(const Study& study);
+Study parse_study(std::string_view text, const std::string& name);
+
+// The keys in which two studies differ, what only says how it runs left out.
+std::vector<std::string> differences(const Study& a, const Study& b);
+Json essence(const Study& study);
+
+// One run of a study.
+struct Member {
+  std::string name;     // of its folder: RR-seed1, deficit-500-seed2
+  std::string setting;  // what is varied, the same for all seeds: RR, deficit 500
+  std::optional<std::int64_t>
+      at;  // critical: the deficit's length, or the window's start; not for the one without
+  Recipe recipe;
+};
+
+// Seed by seed, so that a study that was stopped early has whole seeds.
+std::vector<Member> members(const Study& study);
+
+}  // namespace lowtide

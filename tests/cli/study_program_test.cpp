@@ -1,0 +1,203 @@
+// Studies as a user runs them: the program starting itself, on small made-up data.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+
+#include "lowtide/base/json.h"
+#include "lowtide/io/file.h"
+#include "lowtide/study/child.h"
+#include "lowtide/train/run_folder.h"
+#include "tests/io/scratch.h"
+#include "tests/study/fake_trainer.h"
+#include "tests/train/small_run.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Finished {
+  int code = 0;
+  std::string text;  // stdout and stderr
+};
+
+class StudyProgram : public testing::Test {
+ protected:
+  StudyProgram() {
+    write_small_dataset(folder_ / "data");
+    std::ofstream(recipe_) << to_toml(small_recipe(folder_ / "data"));
+  }
+
+  static Finished wait_for(Child& child, const fs::path& log) {
+    std::optional<int> code;
+    while (!(code = child.ended())) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return {*code, read_text_file(log)};
+  }
+
+  Finished run(const std::vector<std::string>& arguments) {
+    const fs::path log = folder_ / ("output-" + std::to_string(++commands_));
+    Child child(LOWTIDE_PROGRAM, arguments, log);
+    return wait_for(child, log);
+  }
+
+  std::vector<std::string> suite(const std::string& out, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments{"study",          "suite",    "--recipe",
+                                       recipe_.string(), "--out",    (folder_ / out).string(),
+                                       "--schedules",    "CR,static"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  void expect_mistake(const std::vector<std::string>& arguments, const std::string& message) {
+    const Finished finished = run(arguments);
+    EXPECT_EQ(finished.code, 2) << finished.text;
+    EXPECT_TRUE(contains(finished.text, message));
+    EXPECT_EQ(std::count(finished.text.begin(), finished.text.end(), '\n'), 1) << finished.text;
+  }
+
+  const ScratchFolder folder_;
+  const fs::path recipe_ = folder_ / "small.toml";
+  int commands_ = 0;
+};
+
+TEST_F(StudyProgram, ASuiteFromRunToAdvice) {
+  const std::string out = (folder_ / "s").string();
+  const Finished suite_run = run(suite("s", {"--seeds", "2", "--jobs", "2"}));
+  ASSERT_EQ(suite_run.code, 0) << suite_run.text;
+  EXPECT_TRUE(
+      contains(suite_run.text, "[1/4] CR-seed1 starts", "static-seed2 done: accuracy", "study analyze"));
+  const Finished status = run({"study", "status", out, "--json"});
+  ASSERT_EQ(status.code, 0) << status.text;
+  for (const Json& member : Json::parse(status.text)) EXPECT_EQ(member.at("state"), "done");
+  const fs::path json = folder_ / "a.json", csv = folder_ / "a.csv";
+  const Finished analysis = run({"study", "analyze", out, "--json", json.string(), "--csv", csv.string()});
+  ASSERT_EQ(analysis.code, 0) << analysis.text;
+  EXPECT_TRUE(
+      contains(analysis.text, "# Schedule suite", "| CR | medium |", "## Better than static at less cost"));
+  EXPECT_EQ(Json::parse(read_text_file(json)).at("settings").size(), 2u);
+  EXPECT_TRUE(contains(read_text_file(csv), "setting,schedule", "\nCR,CR 3:8 n=4 grad=8,"));
+  const Finished advice =
+      run({"advise", "--recipe", recipe_.string(), "--goal", "cheapest", "--from", out, "--json"});
+  ASSERT_EQ(advice.code, 0) << advice.text;
+  EXPECT_EQ(Json::parse(advice.text).at("schedule"), "CR 3:8 n=4 grad=8");
+  const Finished table = run({"compare", out});
+  EXPECT_EQ(table.code, 0);
+  EXPECT_TRUE(contains(table.text, "CR-seed1", "static-seed2"));
+  // Nothing is left to do, and another definition is refused.
+  const Finished again = run(suite("s", {"--seeds", "2"}));
+  EXPECT_EQ(again.code, 0);
+  EXPECT_FALSE(contains(again.text, "starts"));
+  expect_mistake(suite("s", {"--seeds", "3"}), "seeds is 2 in this study, but 3 was asked for");
+}
+
+TEST_F(StudyProgram, StoppedByASignalItGoesOnToTheSameResult) {
+  const std::vector<std::string> longer{"--seeds", "1", "--jobs", "2", "--steps", "300", "--checkpoint-every",
+                                        "0"};
+  const fs::path log = folder_ / "log", out = folder_ / "s";
+  Child child(LOWTIDE_PROGRAM, suite("s", longer), log);
+  ASSERT_TRUE(comes_true([&] {
+    return fs::exists(RunPaths{out / "CR-seed1"}.metrics()) &&
+           fs::file_size(RunPaths{out / "CR-seed1"}.metrics()) > 0;
+  }));
+  child.send(SIGTERM);
+  const Finished stopped = wait_for(child, log);
+  EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.text;
+  EXPECT_TRUE(contains(stopped.text, "stopped; continue with: lowtide study suite --study"));
+  EXPECT_FALSE(checkpoint_steps(RunPaths{out / "CR-seed1"}).empty());
+  EXPECT_TRUE(contains(run({"study", "status", out.string()}).text, "interrupted"));
+  const Finished resumed =
+      run({"study", "suite", "--study", (out / "study.toml").string(), "--out", out.string()});
+  ASSERT_EQ(resumed.code, 0) << resumed.text;
+  EXPECT_TRUE(contains(resumed.text, "CR-seed1 goes on"));
+  const fs::path alone = folder_ / "alone";
+  ASSERT_EQ(run({"train", "--recipe", (out / "CR-seed1/recipe.toml").string(), "--out", alone.string()}).code,
+            0);
+  EXPECT_EQ(file_bytes(RunPaths{out / "CR-seed1"}.checkpoint(300)),
+            file_bytes(RunPaths{alone}.checkpoint(300)));
+}
+
+TEST_F(StudyProgram, AMemberThatFailsIsReportedAtTheEnd) {
+  // The data lacks its labels: nothing can be trained.
+  fs::remove(folder_ / "data/train-labels-idx1-ubyte");
+  const Finished failed = run(suite("s", {"--seeds", "1"}));
+  EXPECT_EQ(failed.code, 2);
+  EXPECT_TRUE(contains(failed.text, "[1/2] CR-seed1 failed: lowtide:", "train-labels-idx1-ubyte",
+                       "lowtide: 2 of 2 runs failed, the first CR-seed1"));
+  EXPECT_TRUE(contains(run({"study", "status", (folder_ / "s").string()}).text, "failed", "2 failed"));
+}
+
+TEST_F(StudyProgram, CriticalPeriods) {
+  const std::string out = (folder_ / "c").string();
+  const Finished study = run({"study", "critical", "--recipe", recipe_.string(), "--out", out, "--deficits",
+                              "0,10", "--seeds", "2", "--jobs", "2", "--steps", "20"});
+  ASSERT_EQ(study.code, 0) << study.text;
+  const Json result = read_run_file(RunPaths{folder_ / "c/deficit-10-seed1"}.result());
+  EXPECT_EQ(result.at("steps"), 30);
+  // (10 (3² + 2·3·8) + 20 (8² + 2·8·8)) / (30 · 3072)
+  EXPECT_NEAR(result.at("relative_cost").get<double>(), (10.0 * 57 + 20.0 * 192) / (30.0 * 3072), 1e-12);
+  EXPECT_TRUE(contains(run({"study", "analyze", out}).text, "# Critical periods: deficits", "| 10 |"));
+}
+
+TEST_F(StudyProgram, RangeTestWritesARecipe) {
+  const fs::path applied = folder_ / "applied.toml";
+  const Finished test =
+      run({"range-test", "--recipe", recipe_.string(), "--bits", "3:4", "--test-steps", "60", "--window",
+           "10", "--threshold", "0.001", "--out", (folder_ / "r").string(), "--apply", applied.string()});
+  ASSERT_EQ(test.code, 0) << test.text;
+  EXPECT_TRUE(contains(test.text, "2 bits", "3 bits", "4 bits", "q_min = ", "wrote "));
+  const Finished config = run({"train", "--recipe", applied.string(), "--print-config"});
+  EXPECT_EQ(config.code, 0) << config.text;
+  const std::size_t at = test.text.find("q_min = ") + 8;
+  EXPECT_TRUE(contains(config.text, "bits = \"" + test.text.substr(at, 1) + ":4\"", "steps = 40"));
+}
+
+TEST_F(StudyProgram, AdviceMeetsTheBudgetAsCostCountsIt) {
+  const Finished advice =
+      run({"advise", "--recipe", recipe_.string(), "--budget", "0.6", "--steps", "1000", "--json"});
+  ASSERT_EQ(advice.code, 0) << advice.text;
+  const Json json = Json::parse(advice.text);
+  EXPECT_LE(json.at("of_static").get<double>(), 0.6);
+  EXPECT_GT(json.at("of_static").get<double>(), 0.58);
+  EXPECT_TRUE(contains(json.at("command").get<std::string>(), "lowtide train --recipe", "--steps 1000",
+                       "--schedule '"));
+  const Finished cost = run({"cost", "--recipe", recipe_.string(), "--steps", "1000", "--schedule",
+                             json.at("schedule").get<std::string>(), "--json"});
+  EXPECT_EQ(Json::parse(cost.text).at("relative_cost"), json.at("relative_cost"));
+}
+
+TEST_F(StudyProgram, MistakesAreOneLineAndExitCode2) {
+  const std::string recipe = recipe_.string(), out = (folder_ / "never").string();
+  expect_mistake({"study", "walk"}, "unknown study 'walk'");
+  expect_mistake({"study", "suite", "--recipe", recipe}, "--out");
+  expect_mistake({"study", "suite", "--recipe", recipe, "--out", out, "--schedules", "XX"}, "XX");
+  expect_mistake({"study", "suite", "--recipe", recipe, "--out", out, "--schedule", "RR"},
+                 "leave --schedule out");
+  expect_mistake({"study", "suite", "--recipe", recipe, "--out", out, "--jobs", "0"}, "jobs is 0");
+  expect_mistake({"study", "suite", "--recipe", recipe, "--out", folder_.path().string()},
+                 "holds other things");
+  expect_mistake({"study", "critical", "--recipe", recipe, "--out", out}, "--deficits, or a --window");
+  expect_mistake({"study", "status", folder_.path().string()}, "no study.toml");
+  expect_mistake({"study", "analyze", "/nowhere"}, "no study.toml");
+  expect_mistake({"range-test", "--recipe", recipe, "--window", "0"}, "two windows");
+  expect_mistake({"advise", "--recipe", recipe}, "expected --budget");
+  expect_mistake({"advise", "--recipe", recipe, "--budget", "0.5", "--goal", "best"}, "expected --budget");
+  expect_mistake({"advise", "--recipe", recipe, "--goal", "fastest"}, "goal is 'fastest'");
+  expect_mistake({"advise", "--recipe", recipe, "--budget", "0.01"}, "no schedule meets the budget");
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST_F(StudyProgram, Help) {
+  const std::vector<std::vector<std::string>> all{
+      {"study", "--help"},           {"study", "suite", "--help"},   {"study", "critical", "--help"},
+      {"study", "status", "--help"}, {"study", "analyze", "--help"}, {"range-test", "--help"},
+      {"advise", "--help"}};
+  for (const std::vector<std::string>& command : all) {
+    const Finished help = run(command);
+    EXPECT_EQ(help.code, 0) << help.text;
+    EXPECT_TRUE(contains(help.text, "--help"));
+  }
+}
+
+}  // namespace
+}  // namespace lowtide

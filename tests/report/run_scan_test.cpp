@@ -1,0 +1,103 @@
+#include "lowtide/report/run_scan.h"
+
+#include <gtest/gtest.h>
+
+#include "lowtide/report/metric.h"
+#include "tests/io/scratch.h"
+#include "tests/study/fake_runs.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string reason_of(const RunScan& scan, const fs::path& folder) {
+  for (const SkippedFolder& skipped : scan.skipped) {
+    if (skipped.folder == folder) return skipped.reason;
+  }
+  return "(not skipped)";
+}
+
+TEST(RunScan, FindsRunsAtAnyDepthByName) {
+  const ScratchFolder root;
+  write_finished(root / "b");
+  write_finished(root / "a/deep/one", {.seed = 7, .test = 0.25});
+  const RunScan scan = scan_runs(root.path());
+  ASSERT_EQ(scan.runs.size(), 2u);
+  EXPECT_EQ(scan.runs[0].name, "a/deep/one");
+  EXPECT_EQ(scan.runs[0].folder, root / "a/deep/one");
+  EXPECT_EQ(scan.runs[0].seed, 7u);
+  EXPECT_DOUBLE_EQ(scan.runs[0].test, 0.25);
+  EXPECT_EQ(scan.runs[1].name, "b");
+  EXPECT_TRUE(scan.skipped.empty());
+}
+
+TEST(RunScan, AFolderThatIsARunIsTheRun) {
+  const ScratchFolder root;
+  write_finished(root / "CR");
+  fs::create_directories(root / "CR/checkpoints/run.json");  // what lies within a run is not looked at
+  for (const fs::path& folder : {root / "CR", fs::path((root / "CR").string() + "/")}) {
+    const RunScan scan = scan_runs(folder);
+    ASSERT_EQ(scan.runs.size(), 1u);
+    EXPECT_EQ(scan.runs[0].name, "CR");
+    EXPECT_TRUE(scan.skipped.empty());
+  }
+}
+
+TEST(RunScan, NamesWhatItSkipsAndWhy) {
+  const ScratchFolder root;
+  write_finished(root / "good");
+  write_started(root / "half");
+  write_finished(root / "cut");
+  std::ofstream(root / "cut/result.json") << "{\"metric\":\"accu";
+  write_finished(root / "lacking");
+  write_json(root / "lacking/result.json", {{"metric", "accuracy"}});
+  write_finished(root / "later");
+  write_json(root / "later/run.json", {{"format", 9}});
+  write_finished(root / "strange", {.metric = "beauty"});
+  fs::create_directories(root / "foreign/of/others");
+  fs::create_directory_symlink(root / "good", root / "link");
+  const RunScan scan = scan_runs(root.path());
+  ASSERT_EQ(scan.runs.size(), 1u);
+  EXPECT_EQ(scan.skipped.size(), 7u);
+  EXPECT_TRUE(contains(reason_of(scan, root / "half"), "is not finished; continue it with"));
+  EXPECT_EQ(reason_of(scan, root / "cut"), "result.json: not a JSON object; the file is damaged");
+  EXPECT_TRUE(contains(reason_of(scan, root / "lacking"), "lacks a value"));
+  EXPECT_TRUE(contains(reason_of(scan, root / "later"), "format 9"));
+  EXPECT_TRUE(contains(reason_of(scan, root / "strange"), "unknown metric 'beauty'"));
+  EXPECT_TRUE(contains(reason_of(scan, root / "foreign"), "not a run folder"));  // once, for all of it
+  EXPECT_TRUE(contains(reason_of(scan, root / "link"), "symbolic link"));
+}
+
+TEST(RunScan, NothingToFind) {
+  const ScratchFolder root;
+  fs::create_directories(root / "a/b");
+  const RunScan scan = scan_runs(root.path());
+  ASSERT_EQ(scan.skipped.size(), 1u);
+  EXPECT_EQ(scan.skipped[0].folder, root.path());
+  EXPECT_EQ(scan_runs(root / "nowhere").skipped.at(0).reason, "no such folder");
+  std::ofstream(root / "file") << "x";
+  EXPECT_EQ(scan_runs(root / "file").skipped.at(0).reason, "not a folder");
+}
+
+TEST(Comparison, ShowsEachMetricInItsUnit) {
+  RunSummary image{.name = "image", .metric = "accuracy"}, text{.name = "text", .metric = "perplexity"};
+  image.test = 0.8873;
+  text.test = 85.591;
+  EXPECT_TRUE(contains(comparison_table({image}), "test accuracy", "88.73 %"));
+  EXPECT_TRUE(contains(comparison_table({text}), "test perplexity", " 85.59 "));
+  EXPECT_TRUE(contains(comparison_table({image, text}), "test metric", "88.73 %", " 85.59 "));
+}
+
+TEST(Metric, KnowsDirections) {
+  EXPECT_TRUE(find_metric("accuracy").higher_is_better);
+  EXPECT_TRUE(find_metric("map").higher_is_better);
+  EXPECT_FALSE(find_metric("Perplexity").higher_is_better);
+  EXPECT_FALSE(find_metric("loss").higher_is_better);
+  EXPECT_EQ(metric_difference(find_metric("accuracy"), 0.0045), "+0.45");
+  EXPECT_EQ(metric_difference(find_metric("loss"), -0.0045), "-0.0045");
+  EXPECT_TRUE(contains(user_error([] { find_metric("beauty"); }), "unknown metric 'beauty'"));
+}
+
+}  // namespace
+}  // namespace lowtide

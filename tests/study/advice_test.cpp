@@ -1,0 +1,193 @@
+#include "lowtide/study/advice.h"
+
+#include <gtest/gtest.h>
+
+#include "lowtide/cost/bit_operations.h"
+#include "lowtide/cost/summary.h"
+#include "tests/io/scratch.h"
+
+namespace lowtide {
+namespace {
+
+AdviceRequest request() {
+  AdviceRequest result;
+  result.recipe.data_dir = "data";
+  result.recipe.steps = 2000;
+  result.steps = 2000;
+  return result;
+}
+
+// 8 bits, gradients 8: (64 + 128) / 3072.
+constexpr double kStatic = 0.0625;
+
+Setting measured(const std::string& name, const std::string& line, double mean, double deviation,
+                 double cost) {
+  Setting setting{.name = name,
+                  .schedule = parse_schedule(line),
+                  .by_seed = {{1, mean - deviation}, {2, mean + deviation}}};
+  setting.mean = mean;
+  setting.deviation = deviation;
+  setting.relative_cost = cost;
+  return setting;
+}
+
+Analysis suite() {
+  Analysis analysis;
+  analysis.study.kind = Study::kSuite;
+  analysis.study.recipe = request().recipe;
+  analysis.metric = &find_metric("accuracy");
+  analysis.split = "held-out";
+  analysis.reference = "static";
+  analysis.settings = {measured("RR", "RR 3:8 n=8 grad=8", 0.80, 0.01, 0.025),
+                       measured("LR", "LR 3:8 n=8 grad=8", 0.899, 0.01, 0.0392),
+                       measured("CT", "CT 3:8 n=8 grad=8", 0.912, 0.01, 0.0395),
+                       measured("ER", "ER 3:8 n=8 grad=8", 0.92, 0.01, 0.051),
+                       measured("static", "static 8 grad=8", 0.90, 0.01, kStatic),
+                       measured("fp32", "fp32", 0.95, 0.01, 1)};
+  return analysis;
+}
+
+Analysis critical(std::int64_t steps) {
+  Analysis analysis;
+  analysis.study.kind = Study::kCritical;
+  analysis.study.recipe = request().recipe;
+  analysis.metric = &find_metric("accuracy");
+  analysis.period = CriticalPeriod{steps, -0.02};
+  return analysis;
+}
+
+std::string reasons(const Advice& advice) {
+  std::string text;
+  for (const std::string& reason : advice.reasons) text += reason + "\n";
+  return text;
+}
+
+TEST(Advice, MeetsEveryBudgetAndNearlyUsesIt) {
+  for (int percent = 31; percent <= 120; ++percent) {
+    AdviceRequest asked = request();
+    asked.budget = percent / 100.0 * kStatic;
+    const Advice advice = advise(asked);
+    const double cost = summarise(advice.schedule, asked.steps).relative_cost;
+    EXPECT_EQ(cost, advice.relative_cost);
+    EXPECT_LE(cost, *asked.budget) << percent;
+    EXPECT_EQ(advice.schedule.bits.high, 8);
+    // A delay of a tenth of a percent of the steps is the finest adjustment; one of less than a percent is not made.
+    if (percent <= 100) {
+      EXPECT_GE(cost, *asked.budget - 0.011 * kStatic) << percent << " " << to_string(advice.schedule);
+    }
+    if (percent >= 40) {
+      EXPECT_GE(advice.schedule.bits.low, 3) << percent;
+    }
+  }
+}
+
+TEST(Advice, TheRecipesLowestBitsAreLeftOnlyWhereTheyMust) {
+  AdviceRequest asked = request();
+  asked.budget = 0.35 * kStatic;
+  const Advice advice = advise(asked);
+  EXPECT_EQ(advice.schedule.bits.low, 2);
+  EXPECT_TRUE(contains(reasons(advice), "From the recipe's lowest bits on, 3, nothing meets the budget",
+                       "range-test"));
+}
+
+TEST(Advice, ABudgetThatCannotBeMetSaysWhatCan) {
+  AdviceRequest asked = request();
+  asked.budget = 0.2 * kStatic;
+  EXPECT_TRUE(
+      contains(user_error([&] { advise(asked); }), "no schedule meets the budget", "RR 2:8 n=8 grad=8"));
+}
+
+TEST(Advice, GoalsAreTheThreeGroups) {
+  AdviceRequest asked = request();
+  asked.goal = Goal::kCheapest;
+  EXPECT_EQ(to_string(advise(asked).schedule), "RR 3:8 n=8 grad=8");
+  asked.goal = Goal::kBalanced;
+  EXPECT_EQ(to_string(advise(asked).schedule), "CR 3:8 n=8 grad=8");
+  asked.goal = Goal::kBest;
+  EXPECT_EQ(to_string(advise(asked).schedule), "ER 3:8 n=8 grad=8");
+  asked.recipe.cycles = 2;  // fine-tuning
+  EXPECT_EQ(to_string(advise(asked).schedule), "ER 3:8 n=2 grad=8");
+}
+
+TEST(Advice, AnOddNumberOfCyclesIsMadeEvenForTriangles) {
+  AdviceRequest asked = request();
+  asked.recipe.cycles = 7;
+  for (int percent = 35; percent < 100; percent += 5) {
+    asked.budget = percent / 100.0 * kStatic;
+    EXPECT_LE(advise(asked).relative_cost, *asked.budget);
+  }
+}
+
+TEST(Advice, GoalsByMeasurement) {
+  AdviceRequest asked = request();
+  asked.studies = {suite()};
+  asked.goal = Goal::kCheapest;
+  EXPECT_EQ(advise(asked).schedule.name, "RR");
+  // Deviations of 0.01 over two seeds: means differ by sqrt(2 · 0.01² / 2) = 0.01 from noise alone. LR is 0.001 behind
+  // static and cheaper than CT; CT is no more than 0.01 behind ER, the best.
+  asked.goal = Goal::kBalanced;
+  const Advice balanced = advise(asked);
+  EXPECT_EQ(balanced.schedule.name, "LR");
+  EXPECT_TRUE(
+      contains(reasons(balanced), "Of the 6 schedules measured", "held-out accuracy 89.90 % over 2 seeds"));
+  asked.goal = Goal::kBest;
+  EXPECT_EQ(advise(asked).schedule.name, "CT");
+}
+
+TEST(Advice, ABudgetByMeasurementTakesTheBestThatMeetsIt) {
+  AdviceRequest asked = request();
+  asked.studies = {suite()};
+  asked.budget = 0.7 * kStatic;
+  EXPECT_EQ(advise(asked).schedule.name, "CT");
+  asked.budget = 0.5 * kStatic;
+  EXPECT_EQ(advise(asked).schedule.name, "RR");
+  asked.budget = 0.35 * kStatic;  // none: by the rule
+  const Advice advice = advise(asked);
+  EXPECT_LE(advice.relative_cost, *asked.budget);
+  EXPECT_TRUE(contains(reasons(advice), "None of the schedules measured"));
+}
+
+TEST(Advice, MeasurementsOfPerplexityAreReadTheOtherWayRound) {
+  AdviceRequest asked = request();
+  Analysis analysis = suite();
+  analysis.metric = &find_metric("perplexity");
+  asked.studies = {analysis};
+  asked.budget = kStatic;
+  EXPECT_EQ(advise(asked).schedule.name, "RR");  // 0.80 is now the best
+}
+
+TEST(Advice, ACriticalPeriodDelaysQuantisation) {
+  AdviceRequest asked = request();
+  asked.studies = {critical(301)};
+  asked.goal = Goal::kBalanced;
+  const Advice advice = advise(asked);
+  EXPECT_EQ(to_string(advice.schedule), "delayed 16% CR 3:8 n=8 grad=8");  // 301 of 2000 steps is 15.05 %
+  EXPECT_TRUE(contains(reasons(advice), "critical-period study", "first 16 %"));
+  for (const int percent : {50, 60, 75, 95}) {
+    asked.budget = percent / 100.0 * kStatic;
+    const Advice within = advise(asked);
+    EXPECT_LE(within.relative_cost, *asked.budget) << percent;
+    EXPECT_GE(within.relative_cost, *asked.budget - 0.011 * kStatic) << percent;
+    EXPECT_GE(*within.schedule.delay->percent, 16) << percent;
+  }
+  asked.budget.reset();
+  asked.studies = {suite(), critical(301)};
+  EXPECT_EQ(to_string(advise(asked).schedule), "delayed 16% LR 3:8 n=8 grad=8");
+}
+
+TEST(Advice, ACriticalPeriodWithoutEndLeavesNothingToQuantise) {
+  AdviceRequest asked = request();
+  asked.studies = {critical(2000)};
+  EXPECT_TRUE(contains(user_error([&] { advise(asked); }), "whole training", "--schedule static"));
+}
+
+TEST(Advice, AnotherModelsMeasurementsAreSaidToBe) {
+  AdviceRequest asked = request();
+  asked.studies = {suite()};
+  asked.recipe.model = "resnet18";
+  EXPECT_TRUE(contains(reasons(advise(asked)),
+                       "measured with cifar-resnet8 on data, not with this recipe's resnet18"));
+}
+
+}  // namespace
+}  // namespace lowtide

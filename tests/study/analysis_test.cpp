@@ -1,0 +1,270 @@
+#include "lowtide/study/analysis.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lowtide/cost/bit_operations.h"
+#include "lowtide/cost/summary.h"
+#include "lowtide/study/folder.h"
+#include "tests/io/scratch.h"
+#include "tests/study/fake_runs.h"
+
+namespace lowtide {
+namespace {
+
+// Few operations in double precision.
+constexpr double kTolerance = 1e-12;
+
+Study suite_of(const std::vector<std::string>& schedules, std::int64_t seeds) {
+  Study study;
+  study.kind = Study::kSuite;
+  study.schedules = schedules;
+  study.seeds = seeds;
+  study.recipe.data_dir = "data";
+  study.recipe.steps = 1000;
+  complete(study);
+  return study;
+}
+
+// Finished runs of a study with the metric that `value` gives, at the cost of their schedules.
+RunScan runs_of(const Study& study, const std::string& metric,
+                const std::function<double(const Member&)>& value) {
+  RunScan scan;
+  for (const Member& member : members(study)) {
+    RunSummary run{.folder = member.name, .name = member.name, .metric = metric, .seed = member.recipe.seed};
+    run.test = value(member);
+    run.valid = run.test / 2;
+    run.relative_cost = summarise(schedule_of(member.recipe), member.recipe.steps).relative_cost;
+    scan.runs.push_back(run);
+  }
+  return scan;
+}
+
+double by_table(const Member& member, const std::map<std::string, std::vector<double>>& table) {
+  return table.at(member.setting).at(member.recipe.seed - 1);
+}
+
+const std::map<std::string, std::vector<double>> kAccuracies{
+    {"RR", {0.80, 0.81, 0.82}},     {"CR", {0.85, 0.87, 0.89}},   {"ER", {0.83, 0.83, 0.86}},
+    {"static", {0.84, 0.85, 0.86}}, {"fp32", {0.90, 0.91, 0.92}},
+};
+
+Analysis accuracies() {
+  const Study study = suite_of({"RR,CR,ER,static,fp32"}, 3);
+  return analyse(study, runs_of(study, "accuracy", [](const Member& m) { return by_table(m, kAccuracies); }));
+}
+
+TEST(Analysis, SeedsAreSummarised) {
+  const Analysis analysis = accuracies();
+  const Setting* cr = find_setting(analysis, "CR");
+  ASSERT_NE(cr, nullptr);
+  EXPECT_NEAR(cr->mean, 0.87, kTolerance);
+  EXPECT_NEAR(*cr->deviation, 0.02, kTolerance);  // of -0.02, 0, 0.02
+  EXPECT_EQ(cr->group, "medium");
+  EXPECT_NEAR(cr->saving, summarise(parse_schedule("CR 3:8 n=8 grad=8"), 1000).saving, kTolerance);
+  EXPECT_NEAR(find_setting(analysis, "fp32")->relative_cost, 1, kTolerance);
+  // From cheap to dear.
+  std::vector<std::string> order;
+  for (const Setting& setting : analysis.settings) order.push_back(setting.name);
+  EXPECT_EQ(order, (std::vector<std::string>{"RR", "CR", "ER", "static", "fp32"}));
+}
+
+TEST(Analysis, TheFrontLeavesOutWhatIsDearerAndWorse) {
+  const Analysis analysis = accuracies();
+  std::vector<std::string> front;
+  for (const Setting& setting : analysis.settings) {
+    if (setting.on_front) front.push_back(setting.name);
+  }
+  EXPECT_EQ(front, (std::vector<std::string>{"RR", "CR", "fp32"}));
+}
+
+TEST(Analysis, WinnersAreBetterAndCheaperThanStatic) {
+  const Analysis analysis = accuracies();
+  const auto best = winners(analysis);
+  ASSERT_EQ(best.size(), 1u);  // fp32 is better, but dearer
+  EXPECT_EQ(best[0]->name, "CR");
+  const Contrast& contrast = *best[0]->contrast;
+  EXPECT_NEAR(contrast.difference, 0.02, kTolerance);
+  EXPECT_EQ(contrast.test, "paired t, 3 seeds");
+  // Differences 0.01, 0.02, 0.03: t = 0.02 / (0.01 / sqrt 3) = 3.4641 with 2 degrees of freedom, where p has the closed
+  // form 1 - t / sqrt(t² + 2) = 0.0741799; Holm multiplies by the number of p values not below it.
+  const double p = 1 - std::sqrt(12.0) / std::sqrt(14.0);
+  const double fp32_shift = 0.06;
+  EXPECT_NEAR(find_setting(analysis, "fp32")->contrast->difference, fp32_shift, kTolerance);
+  EXPECT_FALSE(find_setting(analysis, "fp32")->contrast->p);  // the same in every seed: no noise to judge by
+  // RR is 0.04 lower in every seed: none either. ER: -0.01, -0.02, 0, t = -1.732, p = 1 - sqrt(3 / 5) = 0.2254.
+  EXPECT_FALSE(find_setting(analysis, "RR")->contrast->p);
+  EXPECT_NEAR(*contrast.p, 2 * p, 1e-10);
+  EXPECT_NEAR(*find_setting(analysis, "ER")->contrast->p, 1 - std::sqrt(0.6), 1e-10);
+  // 0.02 ± 4.302652730 · 0.01 / sqrt 3
+  EXPECT_NEAR(contrast.interval->low, 0.02 - 4.302652730 * 0.01 / std::sqrt(3.0), 1e-10);
+}
+
+TEST(Analysis, CorrelationIsOverQuantisedSchedules) {
+  const Analysis analysis = accuracies();
+  ASSERT_TRUE(analysis.correlation.rank && analysis.correlation.linear);
+  EXPECT_EQ(analysis.correlation.settings, 4u);
+  // Costs rise RR < CR < ER < static; means 0.81, 0.87, 0.84, 0.85 have the ranks 1, 4, 2, 3: rho = 1 - 6 · 6 / 60.
+  EXPECT_NEAR(analysis.correlation.rank->r, 0.4, kTolerance);
+}
+
+TEST(Analysis, LowerIsBetterForPerplexity) {
+  const Study study = suite_of({"RR,CR,static"}, 2);
+  const std::map<std::string, std::vector<double>> table{
+      {"RR", {90, 91}}, {"CR", {80, 82.5}}, {"static", {85, 86}}};
+  const Analysis analysis =
+      analyse(study, runs_of(study, "perplexity", [&](const Member& m) { return by_table(m, table); }));
+  const auto best = winners(analysis);
+  ASSERT_EQ(best.size(), 1u);
+  EXPECT_EQ(best[0]->name, "CR");
+  EXPECT_LT(best[0]->contrast->difference, 0);
+  EXPECT_TRUE(find_setting(analysis, "RR")->on_front);  // the cheapest
+  EXPECT_TRUE(find_setting(analysis, "CR")->on_front);
+  EXPECT_FALSE(find_setting(analysis, "static")->on_front);
+  EXPECT_TRUE(contains(to_markdown(analysis), "perplexity, lower is better", "| 81.25 ± 1.77 |",
+                       "- CR: -4.25 at 63"));
+}
+
+TEST(Analysis, GroupsAreThoseOfThePaper) {
+  const Study study = suite_of({"all"}, 1);
+  const Analysis analysis = analyse(
+      study, runs_of(study, "accuracy", [](const Member& m) { return m.setting == "RR" ? 0.6 : 0.8; }));
+  ASSERT_EQ(analysis.groups.size(), 3u);
+  EXPECT_EQ(analysis.groups[0].settings, (std::vector<std::string>{"RR", "RTH"}));
+  EXPECT_NEAR(analysis.groups[0].mean, 0.7, kTolerance);
+  EXPECT_NEAR(analysis.groups[0].saving, 0.601, 5e-3);  // 60.1 % at n = 8, in 1000 steps
+  EXPECT_EQ(analysis.groups[1].settings.size(), 6u);
+  EXPECT_EQ(analysis.groups[2].settings.size(), 2u);
+}
+
+TEST(Analysis, OneSeedHasNoTest) {
+  const Study study = suite_of({"CR,static"}, 1);
+  const Analysis analysis = analyse(
+      study, runs_of(study, "accuracy", [](const Member& m) { return m.setting == "CR" ? 0.9 : 0.8; }));
+  const Setting* cr = find_setting(analysis, "CR");
+  EXPECT_FALSE(cr->deviation);
+  EXPECT_FALSE(cr->contrast->p);
+  EXPECT_NEAR(cr->contrast->difference, 0.1, kTolerance);
+  EXPECT_TRUE(contains(to_markdown(analysis), "no test", "- CR: +10.00 at"));
+}
+
+TEST(Analysis, SeedsThatAreNotSharedAreComparedByWelch) {
+  const Study study = suite_of({"CR,static"}, 4);
+  RunScan scan = runs_of(study, "accuracy", [](const Member& m) {
+    return (m.setting == "CR" ? 0.9 : 0.8) + 0.01 * static_cast<double>(m.recipe.seed % 2);
+  });
+  std::erase_if(scan.runs,
+                [](const RunSummary& run) { return run.name.starts_with("CR") == (run.seed > 2); });
+  const Analysis analysis = analyse(study, scan);
+  EXPECT_EQ(find_setting(analysis, "CR")->contrast->test, "Welch");
+  EXPECT_NEAR(find_setting(analysis, "CR")->contrast->difference, 0.1, kTolerance);
+  EXPECT_EQ(analysis.missing.size(), 4u);
+}
+
+TEST(Analysis, WhatIsMissingIsNamed) {
+  const Study study = suite_of({"CR,static"}, 1);
+  RunScan scan = runs_of(study, "accuracy", [](const Member&) { return 0.5; });
+  scan.runs.pop_back();  // static
+  scan.runs.push_back({.folder = "elsewhere", .name = "elsewhere", .metric = "accuracy"});
+  scan.skipped = {{"x/static-seed1", "is not finished"}, {"x/notes", "not a run folder"}};
+  const Analysis analysis = analyse(study, scan);
+  ASSERT_EQ(analysis.missing.size(), 3u);
+  EXPECT_TRUE(analysis.reference.empty());
+  EXPECT_TRUE(contains(to_markdown(analysis), "- static-seed1: is not finished\n",
+                       "- elsewhere: not a member", "- x/notes: not a run folder", "`static` has no result"));
+  EXPECT_TRUE(
+      contains(user_error([&] { analyse(study, RunScan{}); }), "no member of this study is finished"));
+}
+
+TEST(Analysis, MetricsMustAgree) {
+  const Study study = suite_of({"CR,static"}, 1);
+  RunScan scan = runs_of(study, "accuracy", [](const Member&) { return 0.5; });
+  scan.runs[1].metric = "loss";
+  EXPECT_TRUE(contains(user_error([&] { analyse(study, scan); }), "its metric is loss"));
+}
+
+TEST(Analysis, JudgedByHeldOutItemsWhereThereAreSome) {
+  const Study study = suite_of({"CR"}, 1);
+  RunScan scan = runs_of(study, "accuracy", [](const Member&) { return 0.5; });
+  EXPECT_EQ(judge_to_choose_by(scan), Judge::kHeldOut);
+  EXPECT_NEAR(analyse(study, scan, Judge::kHeldOut).settings.at(0).mean, 0.25, kTolerance);
+  scan.runs[0].valid = nullptr;
+  EXPECT_EQ(judge_to_choose_by(scan), Judge::kTest);
+  EXPECT_TRUE(contains(user_error([&] { analyse(study, scan, Judge::kHeldOut); }), "held out"));
+}
+
+TEST(Analysis, CsvAndJsonHoldWhatTheTableHolds) {
+  const Study study = suite_of({"CR", "progressive 3,4,6,8 grad=8", "static"}, 2);
+  RunScan scan = runs_of(study, "accuracy",
+                         [](const Member& m) { return 0.5 + 0.01 * static_cast<double>(m.recipe.seed); });
+  const Analysis analysis = analyse(study, scan);
+  const std::string csv = to_csv(analysis);
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 4);
+  EXPECT_TRUE(contains(csv, ",\"progressive 3,4,6,8 grad=8 ", "\nstatic,static 8 grad=8,,,2,0.515,"));
+  const Json json = to_json(analysis);
+  EXPECT_EQ(json.at("settings").size(), 3u);
+  EXPECT_EQ(json.at("metric"), "accuracy");
+  EXPECT_EQ(json.at("settings")[0].at("seeds").size(), 2u);
+  EXPECT_EQ(Json::parse(json.dump()), json);
+}
+
+Study critical_of(const std::vector<std::int64_t>& deficits, std::int64_t window,
+                  const std::vector<std::int64_t>& starts) {
+  Study study;
+  study.kind = Study::kCritical;
+  study.deficits = deficits;
+  study.window = window;
+  study.starts = starts;
+  study.recipe.data_dir = "data";
+  study.recipe.steps = 1000;
+  complete(study);
+  return study;
+}
+
+// Noise that differs between settings and seeds, so that pairs do not all differ by the same.
+double noise(const Member& member) {
+  const std::int64_t factor = member.at ? *member.at / 100 + 2 : 1;
+  const auto seed = static_cast<std::int64_t>(member.recipe.seed);
+  return 0.0005 * static_cast<double>(factor * seed * seed % 7);
+}
+
+TEST(Analysis, TheCriticalPeriodOfDeficitsIsTheShortestThatDoesDamage) {
+  const Study study = critical_of({0, 100, 200, 400}, 0, {});
+  const Analysis analysis = analyse(study, runs_of(study, "accuracy", [](const Member& m) {
+                                      return 0.9 + noise(m) - (*m.at >= 200 ? 0.1 : 0);
+                                    }));
+  ASSERT_TRUE(analysis.period);
+  EXPECT_EQ(analysis.period->steps, 200);
+  EXPECT_NEAR(analysis.period->difference, -0.1, 0.002);
+  EXPECT_TRUE(contains(to_markdown(analysis), "low precision in the first 200 steps does damage that lasts"));
+}
+
+TEST(Analysis, NoPeriodWhereNothingIsLost) {
+  const Study study = critical_of({0, 100, 200}, 0, {});
+  const Analysis analysis = analyse(study, runs_of(study, "accuracy", [](const Member& m) {
+                                      return 0.9 + noise(m) + (*m.at > 0 ? 0.1 : 0);
+                                    }));
+  EXPECT_FALSE(analysis.period);  // it differs, but for the better
+  EXPECT_TRUE(contains(to_markdown(analysis), "No deficit did damage"));
+  const Analysis perplexity = analyse(study, runs_of(study, "perplexity", [](const Member& m) {
+                                        return 0.9 + noise(m) + (*m.at > 0 ? 0.1 : 0);
+                                      }));
+  EXPECT_TRUE(perplexity.period);  // the same numbers are worse here
+}
+
+TEST(Analysis, WindowsCountFromTheFirst) {
+  const Study study = critical_of({}, 100, {0, 200, 400, 900});
+  const auto analysis_where = [&](const std::set<std::int64_t>& harmful) {
+    return analyse(study, runs_of(study, "accuracy", [&](const Member& m) {
+                     return 0.9 + noise(m) - (m.at && harmful.contains(*m.at) ? 0.1 : 0);
+                   }));
+  };
+  EXPECT_EQ(analysis_where({0, 200}).period->steps, 300);
+  EXPECT_EQ(analysis_where({0, 900}).period->steps, 100);  // the end is another matter: no time to recover
+  EXPECT_FALSE(analysis_where({900}).period);
+  EXPECT_EQ(analysis_where({0}).settings.at(0).name, "no window");
+}
+
+}  // namespace
+}  // namespace lowtide

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "lowtide/study/study.h"
+
+namespace lowtide {
+
+// A program that stands in for `lowtide train --recipe FILE --out DIR --resume --threads N`. What it does depends on
+// the name of the run's folder: one that begins with
+//   fails   prints a line of output and one of error, and ends with code 2
+//   silent  ends with code 0 and no result
+//   dies    is ended by SIGKILL
+//   waits   runs until a signal stops it, saves, and ends with 128 + the signal; started again, it finishes
+//   late    is as `waits`, and takes a while to save
+// and any other finishes at once. Every call is added to `calls` beside the run folders.
+inline std::filesystem::path write_fake_trainer(const std::filesystem::path& path) {
+  std::ofstream(path) << R"sh(#!/bin/sh
+out=$5
+name=$(basename "$out")
+echo "$name threads=$8 $1 $2 $4 $6" >> "$out/../calls"
+start() {
+  echo '{"format":1,"recipe":{"model":"net"},"schedule":"CR 3:8 n=8 grad=8","seed":1}' > "$out/run.json"
+}
+finish() {
+  start
+  echo '{"step":20,"loss":1.0,"accuracy":0.1,"seconds":1}' > "$out/metrics.jsonl"
+  echo '{"step":40,"loss":0.9,"accuracy":0.3,"seconds":2}' >> "$out/metrics.jsonl"
+  cat > "$out/result.json" << END
+{"metric":"accuracy","test":0.5,"valid":null,"relative_cost":0.04,"gbitops":{"paper":1.0,"actual":1.0},
+ "seconds":2,"eval_bits":8,"steps":40}
+END
+  exit 0
+}
+save() {
+  case "$name" in late*) sleep 0.5 ;; esac
+  mkdir -p "$out/checkpoints"
+  touch "$out/checkpoints/step-00000030.safetensors"
+  echo "saved"
+  exit "$1"
+}
+case "$name" in
+  fails*) echo "reading"; echo "lowtide: no such data" >&2; exit 2 ;;
+  silent*) exit 0 ;;
+  dies*) echo "about to die"; kill -9 $$ ;;
+  waits* | late*)
+    [ -d "$out/checkpoints" ] && finish
+    trap 'save 143' TERM
+    trap 'save 130' INT
+    start
+    echo '{"step":35,"loss":1.0,"accuracy":0.1,"seconds":7}' > "$out/metrics.jsonl"
+    touch "$out/ready"
+    while true; do sleep 0.02; done ;;
+  *) finish ;;
+esac
+)sh";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
+
+inline Member fake_member(const std::string& name) {
+  Recipe recipe;
+  recipe.data_dir = "data";
+  recipe.steps = 40;
+  return {name, name, std::nullopt, recipe};
+}
+
+// False if it did not come true within a time that is ample even on a loaded machine.
+inline bool comes_true(const std::function<bool()>& condition) {
+  for (int i = 0; i < 3000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+}  // namespace lowtide

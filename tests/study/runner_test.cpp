@@ -1,0 +1,208 @@
+#include "lowtide/study/runner.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "lowtide/io/file.h"
+#include "lowtide/study/folder.h"
+#include "lowtide/study/status.h"
+#include "tests/io/scratch.h"
+#include "tests/study/fake_runs.h"
+#include "tests/study/fake_trainer.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Runner : public testing::Test {
+ protected:
+  RunnerEnd run(const std::vector<std::string>& names, int jobs = 1, int threads = 4) {
+    members_.clear();
+    for (const std::string& name : names) members_.push_back(fake_member(name));
+    return run_members(
+        members_, folder_.path(),
+        {.program = trainer_, .jobs = jobs, .threads = threads, .say = [&](const std::string& line) {
+           said_ += line + "\n";
+         }});
+  }
+
+  // Runs, and sends this process the signal once all of `ready` wait.
+  RunnerEnd run_and_signal(const std::vector<std::string>& names, int jobs, int signal,
+                           const std::vector<std::string>& ready) {
+    std::thread sender([&] {
+      EXPECT_TRUE(comes_true([&] {
+        return std::all_of(ready.begin(), ready.end(),
+                           [&](const std::string& name) { return fs::exists(folder_ / (name + "/ready")); });
+      }));
+      kill(getpid(), signal);
+    });
+    const RunnerEnd end = run(names, jobs);
+    sender.join();
+    return end;
+  }
+
+  std::string text(const std::string& name) const { return read_text_file(folder_ / name); }
+  std::vector<MemberStatus> status() const { return read_status(members_, folder_.path()); }
+
+  const ScratchFolder folder_, elsewhere_;
+  const fs::path trainer_ = write_fake_trainer(elsewhere_ / "trainer");
+  std::vector<Member> members_;
+  std::string said_;
+};
+
+TEST_F(Runner, TrainsEveryMemberOnce) {
+  EXPECT_TRUE(run({"a", "b"}).failed.empty());
+  EXPECT_EQ(text("calls"),
+            "a threads=4 train --recipe --out --resume\nb threads=4 train --recipe --out --resume\n");
+  EXPECT_TRUE(
+      contains(said_, "[1/2] a starts", "[2/2] b done: accuracy 50.00 %, cost 0.0400, 2 s; left 0 s"));
+  EXPECT_TRUE(contains(text("a/recipe.toml"), "steps = 40"));
+  EXPECT_TRUE(run({"a", "b"}).failed.empty());
+  EXPECT_EQ(std::count(said_.begin(), said_.end(), '\n'), 4) << "finished ones are left alone: " << said_;
+}
+
+TEST_F(Runner, ThreadsAreSharedAmongTheJobs) {
+  run_and_signal({"waits-a", "waits-b", "waits-c"}, 3, SIGTERM, {"waits-a", "waits-b", "waits-c"});
+  const std::string calls = text("calls");
+  EXPECT_TRUE(contains(calls, "waits-a threads=2", "waits-b threads=1", "waits-c threads=1"));  // four in all
+}
+
+TEST_F(Runner, AFailureIsNotedAndTheRestGoOn) {
+  const RunnerEnd end = run({"fails", "a", "silent", "dies", "b"}, 2);
+  ASSERT_EQ(end.failed.size(), 3u);
+  std::map<std::string, std::string> reasons;
+  for (const FailedMember& failed : end.failed) reasons[failed.name] = failed.reason;
+  EXPECT_EQ(reasons["fails"], "lowtide: no such data; exit code 2");
+  EXPECT_EQ(reasons["silent"], "it printed nothing; it ended without a result");
+  EXPECT_EQ(reasons["dies"], "about to die; ended by signal 9");
+  EXPECT_EQ(text("fails/train.log"), "reading\nlowtide: no such data\n");
+  EXPECT_TRUE(fs::exists(folder_ / "a/result.json"));
+  EXPECT_TRUE(fs::exists(folder_ / "b/result.json"));
+  EXPECT_EQ(status()[0].state, MemberState::kFailed);
+  EXPECT_EQ(status()[0].note, "lowtide: no such data; exit code 2");
+}
+
+TEST_F(Runner, AFailureIsTriedAgainByTheNextCommand) {
+  ASSERT_EQ(run({"fails"}).failed.size(), 1u);
+  ASSERT_TRUE(fs::exists(folder_ / "fails/failed.txt"));
+  std::ofstream(trainer_) << "#!/bin/sh\nexit 9\n";
+  EXPECT_EQ(run({"fails"}).failed.at(0).reason, "it printed nothing; exit code 9");
+}
+
+TEST_F(Runner, SigtermIsPassedOnAndTheNextCommandGoesOn) {
+  const RunnerEnd stopped =
+      run_and_signal({"a", "waits-b", "late-c", "d"}, 2, SIGTERM, {"waits-b", "late-c"});
+  EXPECT_EQ(stopped.signal, SIGTERM);
+  EXPECT_TRUE(stopped.failed.empty());
+  EXPECT_TRUE(fs::exists(folder_ / "a/result.json"));
+  EXPECT_TRUE(contains(text("waits-b/train.log"), "saved"));
+  EXPECT_TRUE(contains(text("late-c/train.log"), "saved"));  // it was waited for
+  EXPECT_FALSE(fs::exists(folder_ / "d"));                   // nothing new is started
+  const std::vector<MemberStatus> after = status();
+  EXPECT_EQ(after[0].state, MemberState::kDone);
+  EXPECT_EQ(after[1].state, MemberState::kInterrupted);
+  EXPECT_EQ(after[1].step, 30);  // where it will go on: its checkpoint
+  EXPECT_EQ(after[3].state, MemberState::kWaiting);
+  const RunnerEnd end = run({"a", "waits-b", "late-c", "d"}, 2);
+  EXPECT_EQ(end.signal, 0);
+  EXPECT_TRUE(end.failed.empty());
+  EXPECT_TRUE(contains(said_, "waits-b goes on", "late-c goes on", "d starts"));
+  for (const MemberStatus& member : status()) EXPECT_EQ(member.state, MemberState::kDone) << member.name;
+}
+
+TEST_F(Runner, SigintToo) {
+  const RunnerEnd stopped = run_and_signal({"waits"}, 1, SIGINT, {"waits"});
+  EXPECT_EQ(stopped.signal, SIGINT);
+  EXPECT_TRUE(stopped.failed.empty());
+  EXPECT_TRUE(contains(text("waits/train.log"), "saved"));
+}
+
+TEST_F(Runner, StatusOfARunningMember) {
+  members_ = {fake_member("waits"), fake_member("later")};
+  std::vector<MemberStatus> seen;
+  std::thread observer([&] {
+    comes_true([&] { return fs::exists(folder_ / "waits/ready"); });
+    seen = read_status(members_, folder_.path());
+    kill(getpid(), SIGTERM);
+  });
+  run_members(members_, folder_.path(), {.program = trainer_});
+  observer.join();
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0].state, MemberState::kRunning);
+  EXPECT_EQ(seen[0].step, 35);
+  EXPECT_EQ(seen[0].steps, 40);
+  EXPECT_EQ(seen[1].state, MemberState::kWaiting);
+  // 7 s for 35 steps; 5 + 40 are left.
+  EXPECT_DOUBLE_EQ(seconds_left(seen, 1), 9);
+  EXPECT_DOUBLE_EQ(seconds_left(seen, 2), 4.5);
+  EXPECT_TRUE(contains(status_text(seen), "1 running, 1 waiting, 2 in all; time left: 9 s"));
+}
+
+TEST(StudyStatus, TimeLeftIsByWhatIsFinished) {
+  const std::vector<MemberStatus> members{
+      {.name = "a", .state = MemberState::kDone, .step = 100, .steps = 100, .seconds = 50},
+      {.name = "b", .state = MemberState::kRunning, .step = 40, .steps = 100, .seconds = 1},
+      {.name = "c", .state = MemberState::kFailed, .step = 0, .steps = 100},
+      {.name = "d", .state = MemberState::kWaiting, .step = 0, .steps = 100}};
+  EXPECT_DOUBLE_EQ(seconds_left(members, 1), 0.5 * (60 + 100));
+  EXPECT_DOUBLE_EQ(seconds_left(members, 8), 0.5 * (60 + 100) / 2);  // no more than two can run
+  EXPECT_TRUE(std::isnan(seconds_left({members[3]}, 1)));
+  EXPECT_EQ(seconds_left({members[0]}, 1), 0);
+}
+
+TEST(StudyStatus, DamagedFilesAreToldNotThrown) {
+  const ScratchFolder folder;
+  const std::vector<Member> members{fake_member("a"), fake_member("b")};
+  write_finished(folder / "a");
+  std::ofstream(folder / "a/result.json") << "{";
+  write_started(folder / "b");
+  std::ofstream(folder / "b/metrics.jsonl") << "{\"step\":\"many\"}\n";
+  const std::vector<MemberStatus> status = read_status(members, folder.path());
+  EXPECT_EQ(status[0].state, MemberState::kFailed);
+  EXPECT_TRUE(contains(status[0].note, "damaged"));
+  EXPECT_EQ(status[1].state, MemberState::kFailed);
+  EXPECT_TRUE(contains(status[1].note, "metrics are damaged"));
+}
+
+Study small_study() {
+  Study study;
+  study.kind = Study::kSuite;
+  study.schedules = {"CR"};
+  study.recipe.data_dir = "data";
+  study.recipe.steps = 40;
+  complete(study);
+  return study;
+}
+
+TEST(StudyFolder, HoldsItsDefinition) {
+  const ScratchFolder folder;
+  const Study study = small_study();
+  { const StudyFolder taken(folder / "study", study); }
+  EXPECT_TRUE(differences(read_study(folder / "study"), study).empty());
+  Study same = study;
+  same.recipe.threads = 5;
+  { const StudyFolder taken(folder / "study", same); }
+  Study changed = study;
+  changed.recipe.lr = 0.5;
+  EXPECT_TRUE(contains(user_error([&] { StudyFolder(folder / "study", changed); }),
+                       "lr is 0.1 in this study, but 0.5 was asked for"));
+}
+
+TEST(StudyFolder, IsTakenByOneProcess) {
+  const ScratchFolder folder;
+  const StudyFolder taken(folder / "study", small_study());
+  EXPECT_TRUE(
+      contains(user_error([&] { StudyFolder(folder / "study", small_study()); }), "another process runs"));
+}
+
+TEST(StudyFolder, IsNotMixedWithOtherThings) {
+  const ScratchFolder folder;
+  std::ofstream(folder / "notes.txt") << "mine";
+  EXPECT_TRUE(contains(user_error([&] { StudyFolder(folder.path(), small_study()); }), "holds other things"));
+  EXPECT_TRUE(contains(user_error([&] { read_study(folder.path()); }), "no study.toml"));
+}
+
+}  // namespace
+}  // namespace lowtide

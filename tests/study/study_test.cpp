@@ -1,0 +1,193 @@
+#include "lowtide/study/study.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "lowtide/cost/summary.h"
+#include "tests/io/scratch.h"
+
+namespace lowtide {
+namespace {
+
+Study suite_of(const std::vector<std::string>& schedules) {
+  Study study;
+  study.kind = Study::kSuite;
+  study.schedules = schedules;
+  study.recipe.data_dir = "data";
+  study.recipe.steps = 1000;
+  return study;
+}
+
+Study critical() {
+  Study study = suite_of({});
+  study.kind = Study::kCritical;
+  return study;
+}
+
+std::string error_of_study(Study study) {
+  return user_error([&] { complete(study); });
+}
+
+TEST(Study, ASuiteIsTheTenAndStaticAndFp32TimesSeeds) {
+  Study study = suite_of({});
+  complete(study);
+  const std::vector<Member> all = members(study);
+  ASSERT_EQ(all.size(), 36u);
+  EXPECT_EQ(all[0].name, "RR-seed1");
+  EXPECT_EQ(all[11].name, "fp32-seed1");
+  EXPECT_EQ(all[12].name, "RR-seed2");  // seed by seed
+  std::set<std::string> names;
+  for (const Member& member : all) names.insert(member.name);
+  EXPECT_EQ(names.size(), 36u);
+  EXPECT_EQ(to_string(schedule_of(all[0].recipe)), "RR 3:8 n=8 grad=8");
+  EXPECT_EQ(all[35].recipe.seed, 3u);
+}
+
+TEST(Study, SchedulesMayBeNamesWithCommasAndWholeLines) {
+  Study study = suite_of({"cr,Static", "delayed 25% RR 3:8 n=8 grad=8", "delayed 25 RR 3:8 n=8 grad=8",
+                          "progressive 3,4,6 grad=8"});
+  study.seeds = 1;
+  complete(study);
+  const std::vector<Member> all = members(study);
+  ASSERT_EQ(all.size(), 5u);
+  EXPECT_EQ(all[0].setting, "CR");
+  EXPECT_EQ(all[1].setting, "static");
+  EXPECT_EQ(all[2].name, "delayed-25pct-RR-3-8-n=8-grad=8-seed1");
+  EXPECT_NE(all[2].name, all[3].name);
+  EXPECT_EQ(schedule_of(all[4].recipe).levels, (std::vector{3, 4, 6}));
+}
+
+TEST(Study, MembersThatNeedItGetTheirOwnKeys) {
+  Study study = suite_of({"static,fp32,CR"});
+  study.recipe.grad_bits = "6:8";
+  study.recipe.eval_bits = 6;
+  complete(study);
+  const std::vector<Member> all = members(study);
+  EXPECT_EQ(to_string(schedule_of(all[0].recipe)), "static 8 grad=8");
+  EXPECT_EQ(all[0].recipe.eval_bits, 6);
+  EXPECT_EQ(all[1].recipe.eval_bits, -1);  // fp32 measures no ranges
+  EXPECT_EQ(schedule_of(all[2].recipe).grad, (BitRange{6, 8}));
+}
+
+TEST(Study, DeficitsComeBeforeAWholeNormalTraining) {
+  Study study = critical();
+  study.deficits = {500, 200, 500};
+  study.recipe.swa_start = 0.8;
+  study.seeds = 1;
+  complete(study);
+  const std::vector<Member> all = members(study);
+  ASSERT_EQ(all.size(), 3u);  // one without a deficit is added
+  EXPECT_EQ(all[0].setting, "deficit 0");
+  EXPECT_EQ(all[1].setting, "deficit 200");
+  const Recipe& longest = all[2].recipe;
+  EXPECT_EQ(longest.steps, 1500);
+  EXPECT_EQ(longest.lr_delay, 500);
+  EXPECT_DOUBLE_EQ(longest.swa_start, (500 + 0.8 * 1000) / 1500);
+  const auto runs = summarise(schedule_of(longest), longest.steps).runs;
+  EXPECT_EQ(runs, (std::vector<BitRun>{{{3, 8}, 500}, {{8, 8}, 1000}}));
+  EXPECT_EQ(all[0].recipe.steps, 1000);
+  EXPECT_EQ(all[0].recipe.lr_delay, 0);
+}
+
+TEST(Study, WindowsLieWithinTheNormalTraining) {
+  Study study = critical();
+  study.window = 300;
+  study.starts = {700, 0};
+  study.seeds = 1;
+  complete(study);
+  const std::vector<Member> all = members(study);
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0].setting, "no window");
+  EXPECT_FALSE(all[0].at);
+  const Recipe& last = all[2].recipe;
+  EXPECT_EQ(all[2].at, 700);
+  EXPECT_EQ(last.steps, 1000);
+  EXPECT_EQ(summarise(schedule_of(last), 1000).runs, (std::vector<BitRun>{{{8, 8}, 700}, {{3, 8}, 300}}));
+  EXPECT_EQ(summarise(schedule_of(all[0].recipe), 1000).runs, (std::vector<BitRun>{{{8, 8}, 1000}}));
+}
+
+TEST(Study, ItsFileGivesItBack) {
+  Study suite = suite_of({"CR", "progressive 3,4,6,8 grad=8"});
+  suite.recipe.data_dir = "a \"quoted\" # folder";
+  suite.seeds = 5;
+  Study windows = critical();
+  windows.window = 10;
+  windows.starts = {0, 20};
+  for (Study study : {suite, windows}) {
+    complete(study);
+    const Study again = parse_study(to_toml(study), "study.toml");
+    EXPECT_EQ(to_toml(again), to_toml(study));
+    EXPECT_TRUE(differences(again, study).empty());
+  }
+}
+
+TEST(Study, DifferencesAreThoseThatChangeAResult) {
+  Study study = suite_of({"CR"});
+  complete(study);
+  Study other = study;
+  other.recipe.threads = 7;
+  other.recipe.log_every = 1;
+  other.recipe.schedule = "RR";  // each member has its own
+  EXPECT_TRUE(differences(study, other).empty());
+  other.recipe.lr = 0.5;
+  other.seeds = 4;
+  EXPECT_EQ(differences(study, other), (std::vector<std::string>{"lr", "seeds"}));
+  Study deficits = critical();
+  deficits.deficits = {5};
+  complete(deficits);
+  EXPECT_EQ(differences(study, deficits), (std::vector<std::string>{"deficits", "kind", "schedules"}));
+}
+
+TEST(Study, MistakesAreNamed) {
+  EXPECT_TRUE(contains(error_of_study(suite_of({"XX"})), "XX"));
+  EXPECT_TRUE(contains(error_of_study(suite_of({"CR,RR", "cr"})), "'CR' is in the study twice"));
+  EXPECT_TRUE(contains(error_of_study(suite_of({"deficit"})), "deficit"));
+  Study study = suite_of({"CT"});
+  study.recipe.cycles = 3;
+  EXPECT_TRUE(contains(error_of_study(study), "even number of cycles"));
+  study = suite_of({"CR"});
+  study.recipe.steps = 5;
+  EXPECT_TRUE(contains(error_of_study(study), "n=8 cycles in 5 steps"));
+  study.recipe.steps = 0;
+  EXPECT_TRUE(contains(error_of_study(study), "in steps"));
+  study = suite_of({"CR"});
+  study.recipe.schedule = "delayed 25% RR 3:8 n=8 grad=8";
+  EXPECT_TRUE(contains(error_of_study(study), "whole line"));
+  study = suite_of({"CR"});
+  study.seeds = 0;
+  EXPECT_TRUE(contains(error_of_study(study), "seeds is 0"));
+  study = suite_of({"CR"});
+  study.deficits = {5};
+  EXPECT_TRUE(contains(error_of_study(study), "no deficits"));
+}
+
+TEST(Study, MistakesOfCriticalStudiesAreNamed) {
+  Study study = critical();
+  EXPECT_TRUE(contains(error_of_study(study), "--deficits, or a --window"));
+  study.deficits = {10};
+  study.window = 5;
+  EXPECT_TRUE(contains(error_of_study(study), "--deficits, or a --window"));
+  study.window = 0;
+  study.recipe.bits = "8";
+  EXPECT_TRUE(contains(error_of_study(study), "lowest:highest"));
+  study.recipe.bits = "3:8";
+  study.deficits = {-1};
+  EXPECT_TRUE(contains(error_of_study(study), "deficits has -1"));
+  study.deficits = {};
+  study.window = 300;
+  study.starts = {701};
+  EXPECT_TRUE(contains(error_of_study(study), "a window to step 1001 ends beyond the 1000 steps"));
+}
+
+TEST(Study, AFilesMistakesNameTheFile) {
+  EXPECT_TRUE(contains(user_error([] { parse_study("kind = \"suite\"\ncolour = 1\n", "x/study.toml"); }),
+                       "x/study.toml", "colour"));
+  EXPECT_TRUE(
+      contains(user_error([] { parse_study("kind = \"walk\"\n", "x/study.toml"); }), "x/study.toml", "walk"));
+  EXPECT_TRUE(
+      contains(user_error([] { parse_study("kind = \n", "x/study.toml"); }), "x/study.toml", "line 1"));
+}
+
+}  // namespace
+}  // namespace lowtide
