@@ -8,6 +8,7 @@
 #include "lowtide/data/detection/average_precision.h"
 #include "tests/data/image_files.h"
 #include "tests/data/real_data.h"
+#include "tests/io/scratch.h"
 
 namespace lowtide::testing {
 namespace {
@@ -130,7 +131,7 @@ void write_voc(const std::filesystem::path& folder) {
 }
 
 TEST(VocDataset, OpensAFolder) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_voc(folder / "VOC2012");
   for (const auto& place : {folder.path(), folder / "VOC2012"}) {
     const VocDataset dataset(place, "train");
@@ -144,7 +145,7 @@ TEST(VocDataset, OpensAFolder) {
 }
 
 TEST(VocDataset, WhatIsMissingIsNamed) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   const auto error = [&](const std::string& set) {
     return user_error([&] { VocDataset(folder.path(), set); });
   };
@@ -159,7 +160,7 @@ TEST(VocDataset, WhatIsMissingIsNamed) {
 }
 
 TEST(VocDataset, ImagesAreAsAnnotated) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_voc(folder.path());
   write_file(folder / "JPEGImages/one.jpg", encode_jpeg(gradient_image(12, 8, 3)));
   write_file(folder / "JPEGImages/two.jpg", "damaged");

@@ -10,6 +10,7 @@
 #include "lowtide/data/graph/graph.h"
 #include "tests/data/image_files.h"
 #include "tests/data/real_data.h"
+#include "tests/io/scratch.h"
 #include "tests/io/zip_files.h"
 
 namespace lowtide::testing {
@@ -40,7 +41,7 @@ void write_npz(const std::filesystem::path& path, const Files& files) {
 }
 
 TEST(NpzGraph, ReadsCsrArrays) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_npz(folder / "g.npz", small_arrays());
   const Graph graph = open_graph("npz", folder / "g.npz");
   EXPECT_EQ(graph.nodes, 3);
@@ -84,14 +85,14 @@ TEST(NpzGraph, DamagedArraysAreNamed) {
       {"labels", "text and no array", ": does not begin as one"},
   };
   for (const Damage& damage : damages) {
-    TemporaryFolder folder;
+    ScratchFolder folder;
     Files files = small_arrays();
     files[std::string(damage.array) + ".npy"] = damage.content;
     write_npz(folder / "g.npz", files);
     EXPECT_THAT(user_error([&] { open_graph("npz", folder / "g.npz"); }),
                 StartsWith((folder / "g.npz").string() + ", " + damage.array + damage.message));
   }
-  TemporaryFolder folder;
+  ScratchFolder folder;
   Files files = small_arrays();
   files.erase("labels.npy");
   write_npz(folder / "g.npz", files);
@@ -101,7 +102,7 @@ TEST(NpzGraph, DamagedArraysAreNamed) {
   EXPECT_THAT(user_error([&] { open_graph("npz", folder / "g.npz"); }), HasSubstr("no zip archive"));
 }
 
-void write_musae(const TemporaryFolder& folder) {
+void write_musae(const ScratchFolder& folder) {
   write_file(folder / "musae_x_edges.csv", "id_1,id_2\n0,2\n2,1\n");
   write_file(folder / "musae_x_target.csv",
              "id,name,page_type\n0,\"a, \"\"b\"\"\",tv\n2,c,company\n1,d,tv\n");
@@ -109,7 +110,7 @@ void write_musae(const TemporaryFolder& folder) {
 }
 
 TEST(Musae, ReadsTheThreeFiles) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_musae(folder);
   const Graph graph = open_graph("musae", folder.path());
   EXPECT_EQ(graph.nodes, 3);
@@ -154,20 +155,20 @@ TEST(Musae, DamagedFilesAreNamed) {
       {"features.json", "{\"0\": [1], ", ": is not valid JSON"},
   };
   for (const Damage& damage : damages) {
-    TemporaryFolder folder;
+    ScratchFolder folder;
     write_musae(folder);
     const auto path = folder / (std::string("musae_x_") + damage.file);
     write_file(path, damage.content);
     EXPECT_THAT(user_error([&] { open_graph("musae", folder.path()); }),
                 StartsWith(path.string() + damage.message));
   }
-  TemporaryFolder folder;
+  ScratchFolder folder;
   EXPECT_THAT(user_error([&] { open_graph("musae", folder.path()); }),
               HasSubstr(": 0 files of a name that ends with _target.csv; expected one"));
 }
 
 TEST(Citation, ReadsContentAndCites) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_file(folder / "x.content", "p9\t0\t1\t0.5\tTheory\np1\t1\t0\t0\tAgents\nkey-7 1 1 1 Theory\n");
   write_file(folder / "x.cites", "p9\tp1\nkey-7 p9\n");
   const Graph graph = open_graph("citation", folder.path());
@@ -181,7 +182,7 @@ TEST(Citation, ReadsContentAndCites) {
 }
 
 TEST(Citation, DamagedFilesAreNamed) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   const auto error = [&](const std::string& content, const std::string& cites) {
     write_file(folder / "x.content", content);
     write_file(folder / "x.cites", cites);

@@ -8,6 +8,7 @@
 
 #include "tests/data/image_files.h"
 #include "tests/data/real_data.h"
+#include "tests/io/scratch.h"
 
 namespace lowtide::testing {
 namespace {
@@ -16,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-void write_small(const TemporaryFolder& folder) {
+void write_small(const ScratchFolder& folder) {
   write_gzip(folder / "raw/num-node-list.csv.gz", "4\n");
   write_gzip(folder / "raw/num-edge-list.csv.gz", "3\n");
   write_gzip(folder / "raw/edge.csv.gz", "0,1\n3,0\n0,2\n");
@@ -28,7 +29,7 @@ void write_small(const TemporaryFolder& folder) {
 }
 
 TEST(Ogb, ReadsANodeFolder) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_small(folder);
   const Graph graph = open_graph("ogb", folder.path());
   EXPECT_EQ(graph.nodes, 4);
@@ -48,7 +49,7 @@ TEST(Ogb, ReadsANodeFolder) {
 }
 
 TEST(Ogb, WhatIsMissing) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   const auto error = [&] { return user_error([&] { open_graph("ogb", folder.path()); }); };
   EXPECT_THAT(error(), StartsWith((folder / "raw/num-node-list.csv.gz").string() + ": no such file"));
   write_small(folder);
@@ -104,7 +105,7 @@ TEST(Ogb, DamagedFilesAreNamed) {
       {"split/time/test.csv.gz", "", ": empty; expected the items of this part"},
   };
   for (const Damage& damage : damages) {
-    TemporaryFolder folder;
+    ScratchFolder folder;
     write_small(folder);
     write_gzip(folder / damage.file, damage.content);
     const bool plain_counts = std::string(damage.file) == "raw/num-edge-list.csv.gz";
@@ -115,7 +116,7 @@ TEST(Ogb, DamagedFilesAreNamed) {
 }
 
 TEST(Ogb, CutShort) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_small(folder);
   const auto path = folder / "raw/node-feat.csv.gz";
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 9);
@@ -123,7 +124,7 @@ TEST(Ogb, CutShort) {
               StartsWith(path.string() + ": damaged gzip file"));
 }
 
-void write_two_graphs(const TemporaryFolder& folder) {
+void write_two_graphs(const ScratchFolder& folder) {
   write_gzip(folder / "raw/num-node-list.csv.gz", "2\n1\n3\n");
   write_gzip(folder / "raw/num-edge-list.csv.gz", "1\n0\n2\n");
   write_gzip(folder / "raw/edge.csv.gz", "1,0\n0,2\n2,1\n");
@@ -132,7 +133,7 @@ void write_two_graphs(const TemporaryFolder& folder) {
 }
 
 TEST(Ogb, ReadsManyGraphs) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_two_graphs(folder);
   const GraphSet set = open_ogb_graphs(folder.path());
   ASSERT_EQ(set.graphs.size(), 3u);

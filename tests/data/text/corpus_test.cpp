@@ -5,6 +5,7 @@
 
 #include "tests/data/image_files.h"
 #include "tests/data/real_data.h"
+#include "tests/io/scratch.h"
 
 namespace lowtide::testing {
 namespace {
@@ -58,7 +59,7 @@ TEST(Corpus, NoText) {
 }
 
 TEST(Corpus, OpensBothLayouts) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   for (const auto& [format, prefix, suffix] :
        {std::tuple{"ptb", "ptb.", ".txt"}, {"wikitext", "wiki.", ".tokens"}}) {
     write_file(folder / (std::string(prefix) + "train" + suffix), "a b\n");

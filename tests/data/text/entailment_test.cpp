@@ -5,6 +5,7 @@
 
 #include "tests/data/image_files.h"
 #include "tests/data/real_data.h"
+#include "tests/io/scratch.h"
 
 namespace lowtide::testing {
 namespace {
@@ -123,7 +124,7 @@ TEST(Entailment, DamagedLinesAreNamed) {
 }
 
 TEST(Entailment, OpensByName) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   EXPECT_THAT(user_error([&] { open_entailment("xnli", folder.path(), Split::kValid, "sw"); }),
               HasSubstr(": none of dev-sw.tsv, xnli.dev.tsv, xnli.dev.jsonl is there; expected xnli data"));
   write_file(folder / "xnli.dev.tsv", "language\tgold_label\tsentence1\tsentence2\nsw\tneutral\ta\tb\n");
