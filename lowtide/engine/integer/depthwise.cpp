@@ -76,7 +76,7 @@ PhaseConstants make_constants(const Plan& plan, const Phase& phase, const Weight
 
 // Output rows of a phase, of one image.
 void walk_row(const Plan& plan, const Phase& phase, const PhaseConstants& constants, const Weights& w,
-              std::int64_t row, const std::uint8_t* image, float* out) {
+              std::int64_t row, const std::uint8_t* image, float* out, const TileKernels& tiles) {
   const auto channels = static_cast<std::int64_t>(w.rows.size());
   const std::int64_t out_row = phase.first_row + row * plan.out_row_step;
   for (std::int64_t col = 0; col < phase.cols; ++col) {
@@ -149,7 +149,7 @@ void add_row_products(const Plan& plan, std::int64_t kernel_row, const std::uint
 
 // Σ q qx of one image, [kernel position][channel], added to `total`.
 void add_image_products(const Plan& plan, const std::uint8_t* error, const std::uint8_t* input,
-                        std::int64_t channels, std::vector<std::int32_t>& sum,
+                        std::int64_t channels, const TileKernels& tiles, std::vector<std::int32_t>& sum,
                         std::vector<std::int64_t>& total) {
   const Phase& phase = plan.phases[0];
   std::int64_t terms = 0;
@@ -204,7 +204,7 @@ at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, co
       add_image_products(
           plan, dy.code.data_ptr<std::uint8_t>() + item * plan.out_rows * plan.out_cols * channels,
           x.code.data_ptr<std::uint8_t>() + item * plan.source_rows * plan.source_cols * channels, channels,
-          sum, mine);
+          tiles, sum, mine);
     }
     const std::lock_guard lock(adding);
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += mine[i];
