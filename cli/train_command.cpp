@@ -100,6 +100,7 @@ int train_command(int argc, char** argv) {
     const Recipe stored = stored_recipe(paths);
     arguments.recipe = stored;
     read_arguments(arguments, argc, argv);
+    if (arguments.recipe.engine == "auto") arguments.recipe.engine = stored.engine;  // chosen when the run began
     check_same(paths, stored, arguments.recipe);
   } else if (arguments.resume && arguments.recipe_file.empty() && arguments.recipe.data_dir.empty()) {
     throw UserError(fmt::format("{} holds no run to resume", paths.folder.string()));
