@@ -21,7 +21,9 @@ int compare_command(int argc, char** argv);
 int cost_command(int argc, char** argv);
 int eval_command(int argc, char** argv);
 int models_command(int argc, char** argv);
+int report_command(int argc, char** argv);
 int schedule_command(int argc, char** argv);
+int serve_command(int argc, char** argv);
 int train_command(int argc, char** argv);
 
 }  // namespace lowtide
