@@ -1,10 +1,13 @@
 // Bundles the page into one HTML document, and that into a C++ file: node build.mjs PAGE.cpp
 // Given a name that ends in .html, it writes the document itself.
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const source = (name) => fileURLToPath(new URL(`src/${name}`, import.meta.url));
+
+const packages = new Set(); // folders of those whose files are in the page
 
 async function bundle(entry) {
   const result = await build({
@@ -18,7 +21,12 @@ async function bundle(entry) {
     legalComments: "none",
     loader: { ".woff2": "dataurl" },
     logLevel: "warning",
+    metafile: true,
   });
+  for (const input of Object.keys(result.metafile.inputs)) {
+    const folder = resolve(input).match(/^.*\/node_modules\/(?:@[^/]+\/)?[^/]+/)?.[0];
+    if (folder) packages.add(folder);
+  }
   return result.outputFiles[0].text;
 }
 
@@ -28,11 +36,22 @@ const fill = (html, place, text) => {
   return html.replace(place, () => text);
 };
 
+// The licences of what is bundled want to go with it. Many are the same text with another name and year.
+function licences() {
+  const texts = [...packages].sort().map((folder) => {
+    const file = readdirSync(folder).find((name) => /^licen[sc]e/i.test(name));
+    if (!file) throw new Error(`${folder} has no licence`);
+    const { name, version } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+    return `${name} ${version}\n\n${readFileSync(join(folder, file), "utf8").trim()}\n`;
+  });
+  return `<!--\nThis page holds parts of other programs:\n\n${texts.join("\n").replaceAll("--", "- -")}\n-->`;
+}
+
 async function page() {
   let html = readFileSync(source("index.html"), "utf8");
   html = fill(html, "<!-- style -->", `<style>${await bundle("style.css")}</style>`);
   html = fill(html, "<!-- script -->", `<script>${await bundle("main.ts")}</script>`);
-  return html;
+  return html.replace("</html>", () => `${licences()}\n</html>`);
 }
 
 // Octal escapes have three digits at most, so that what follows cannot become a part of them.

@@ -70,14 +70,16 @@ function decodeColumn(header: ColumnHeader, planes: Uint8Array, rows: number): F
   const data = join(planes, rows, widths[header.encoding]);
   switch (header.encoding) {
     case "dictionary": {
-      const values = header.values!.map((value) => value ?? NaN);
-      return Float64Array.from(new Uint16Array(data), (index) => values[index]);
+      const values = Float64Array.from(header.values!, (value) => value ?? NaN);
+      const indices = new Uint16Array(data), out = new Float64Array(rows);
+      for (let i = 0; i < rows; ++i) out[i] = values[indices[i]];
+      return out;
     }
     case "f32": {
       const words = new Uint32Array(data);
       unzigzag32(words);
       for (let i = 0; i < header.differences!; ++i) accumulate32(words);
-      return Float64Array.from(new Float32Array(data));
+      return new Float64Array(new Float32Array(data));
     }
     case "f64": {
       const words = new Uint32Array(data);

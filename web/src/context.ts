@@ -13,5 +13,6 @@ export interface Context {
 
 export interface Section {
   root: HTMLElement;
+  usesLines?: boolean; // of the runs' logged lines: drawn anew when they arrive
   update(): void;
 }

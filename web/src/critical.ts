@@ -96,7 +96,7 @@ function draw(context: Context, width: number): Drawing | null {
     placed.push({ svg: drawn.svg, x, y });
     points.push(...drawn.points.map((point) => ({ ...point, x: point.x + x, y: point.y + y })));
   });
-  return { svg: together(width, beside || kinds.length === 1 ? 290 : 590, placed), points };
+  return { svg: together(width, beside || kinds.length === 1 ? 290 : 590, placed), points: () => points };
 }
 
 function csv(context: Context): string[] {

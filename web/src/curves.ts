@@ -5,24 +5,31 @@ import type { Tables } from "./columns";
 import type { Context, Section } from "./context";
 import { drawCurves, type Axis, type Curve, type Quantity } from "./curves_draw";
 import { element, labelled, select, svgElement } from "./dom";
-import { csvLine } from "./export";
+import { cellText, csvLine } from "./export";
 import { Figure } from "./figure";
 import type { Group, Run } from "./runs";
 
 const mostRunsAtFirst = 24;
 const mostGroupsAtFirst = 8;
 
-// The whole of what was logged, whatever is drawn: one part a run.
-function csvOf(run: Run, tables: Tables, columns: string[]): string {
+// The whole of what was logged, whatever is drawn. Millions of rows: so what a row shares with the next is put together
+// once, and each run's text is handed over before the next is begun.
+function csvOf(run: Run, tables: Tables, columns: string[]): Blob {
   let text = "";
   for (const [split, table] of tables) {
-    const values = columns.map((column) => table.columns.get(column));
-    for (let i = 0; i < table.rows; ++i) text += csvLine([run.name, run.schedule, run.seed, split, ...values.map((column) => column?.[i])]);
+    const start = [run.name, run.schedule, run.seed, split].map(cellText).join(",");
+    const values = columns.map((column) => table.columns.get(column) ?? new Float64Array(table.rows).fill(NaN));
+    for (let i = 0; i < table.rows; ++i) {
+      text += start;
+      for (const column of values) text += Number.isNaN(column[i]) ? "," : `,${column[i]}`;
+      text += "\n";
+    }
   }
-  return text;
+  return new Blob([text]);
 }
 
 export class Curves implements Section {
+  readonly usesLines = true;
   readonly root: HTMLElement;
   private readonly figure: Figure;
   private readonly chipRow = element("div", { class: "chips", role: "group", "aria-label": "Schedules shown" });
@@ -95,12 +102,12 @@ export class Curves implements Section {
     return drawn;
   }
 
-  private async csv(): Promise<string[]> {
+  private async csv(): Promise<(string | Blob)[]> {
     const shown = this.shownRuns();
     await this.context.store.loadAll(shown.map(({ run }) => run.id));
     const loaded = shown.map(({ run }) => ({ run, tables: this.context.store.tables.get(run.id)! }));
     const columns = [...new Set(loaded.flatMap(({ tables }) => [...tables.values()].flatMap((table) => [...table.columns.keys()])))];
-    const parts = [csvLine(["run", "schedule", "seed", "split", ...columns])];
+    const parts: (string | Blob)[] = [csvLine(["run", "schedule", "seed", "split", ...columns])];
     for (const { run, tables } of loaded) {
       parts.push(csvOf(run, tables, columns));
       await new Promise((resolve) => setTimeout(resolve)); // the page goes on answering
@@ -116,16 +123,15 @@ export class Curves implements Section {
   private listenForZoom() {
     let from: number | null = null;
     const at = (event: PointerEvent) => event.clientX - this.figure.box.left;
-    const band = svgElement("rect", { "data-overlay": "zoom", class: "band", y: 0, height: "100%" });
+    const band = svgElement("rect", { class: "band", y: 0, height: "100%" });
     this.figure.listen("pointerdown", (event) => {
       if (event.button === 0) from = at(event);
     });
     this.figure.listen("pointermove", (event) => {
-      const svg = this.root.querySelector("svg.together");
-      if (from === null || !svg) return;
+      if (from === null) return;
       band.setAttribute("x", String(Math.min(from, at(event))));
       band.setAttribute("width", String(Math.abs(at(event) - from)));
-      svg.append(band);
+      this.figure.overlay.append(band);
     });
     const end = (event: PointerEvent, keep: boolean) => {
       band.remove();

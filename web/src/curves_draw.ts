@@ -8,7 +8,7 @@ import { bitsText, costText, durationText, grouped, isFraction, metricText, shor
 import type { Look } from "./palette";
 import type { Group, Run } from "./runs";
 import { addText, plotStyle, together, type PlotSvg } from "./svg";
-import { nearestIndex, thin } from "./thin";
+import { nearestIndex, thin, type Thinned } from "./thin";
 
 export type Quantity = "metric" | "loss" | "lr";
 export type Axis = "step" | "cost" | "seconds";
@@ -36,7 +36,7 @@ interface Line extends Curve {
 }
 
 // Points in all; more of them than pixels would only cost time.
-const mostPoints = 60_000;
+const mostPoints = 30_000;
 const mostLabels = 12;
 const mostStrips = 16;
 const stripHeight = 11, stripGap = 5;
@@ -76,10 +76,19 @@ function quantityText(options: CurveOptions, value: number): string {
   return significant(value);
 }
 
+interface Evaluation {
+  x: number;
+  y: number;
+  split: string;
+  step: number;
+  color: string;
+  line: Line;
+}
+
 // Evaluations lie where the training line of their step lies.
-function evaluations(line: Line, options: CurveOptions, from: number, to: number) {
+function evaluations(line: Line, options: CurveOptions, from: number, to: number): Evaluation[] {
   const name = options.quantity === "metric" ? options.metric : options.quantity;
-  const found: { x: number; y: number; split: string; step: number; color: string; line: Line }[] = [];
+  const found: Evaluation[] = [];
   for (const [split, table] of line.tables) {
     const step = table.columns.get("step"), value = table.columns.get(name);
     if (split === "train" || !step || !value || line.step.length === 0) continue;
@@ -216,6 +225,27 @@ function drawLines(lines: Line[], options: CurveOptions, from: number, to: numbe
   return { svg, thinned, evals };
 }
 
+type Apply = (value: number) => number;
+
+// The logged points nearest to what is drawn: what they say is what was logged.
+function trainingPoints(lines: Line[], thinned: Thinned[], options: CurveOptions, x: Apply, y: Apply): Point[] {
+  return lines.flatMap((line, i) =>
+    [...thinned[i].x].map((middle): Point => {
+      const row = nearestIndex(line.x, middle);
+      return { x: x(line.x[row]), y: y(line.y[row]), series: `run ${line.run.id}`, lines: () => pointLines(line, options, row) };
+    }),
+  );
+}
+
+function evaluationPoints(evals: Evaluation[], options: CurveOptions, x: Apply, y: Apply): Point[] {
+  return evals.map(({ x: at, y: value, split, step, line }): Point => ({
+    x: x(at),
+    y: y(value),
+    series: `${split} ${line.run.id}`,
+    lines: () => [`${line.group.label}, seed ${line.run.seed}`, `step ${grouped(step)}, ${split === "valid" ? "held out" : split}`, `${quantityLabel(options)} ${quantityText(options, value)}`],
+  }));
+}
+
 export function drawCurves(curves: Curve[], options: CurveOptions): Drawing & { invert: (pixel: number) => number } {
   const lines = curves.map((curve) => lineOf(curve, options));
   const [first, last] = extent(lines);
@@ -228,16 +258,6 @@ export function drawCurves(curves: Curve[], options: CurveOptions): Drawing & { 
   const outer = together(options.width, height + strips.height, [{ svg, x: 0, y: 0 }, { svg: strips.svg, x: 0, y: height }]);
   Object.assign(outer.dataset, { from, to, first, last });
 
-  const points: Point[] = lines.flatMap((line, i) =>
-    [...thinned[i].x].map((middle): Point => {
-      const row = nearestIndex(line.x, middle);
-      return { x: x.apply(line.x[row]), y: y.apply(line.y[row]), series: `run ${line.run.id}`, lines: () => pointLines(line, options, row) };
-    }),
-  );
-  for (const { x: at, y: value, split, step, line } of evals) {
-    const lines_ = () => [`${line.group.label}, seed ${line.run.seed}`, `step ${grouped(step)}, ${split === "valid" ? "held out" : split}`, `${quantityLabel(options)} ${quantityText(options, value)}`];
-    points.push({ x: x.apply(at), y: y.apply(value), series: `${split} ${line.run.id}`, lines: lines_ });
-  }
   if (right > margin.right) {
     const ends = new Map<string, { y: number; text: string; color: string }>();
     lines.forEach((line, i) => {
@@ -246,5 +266,6 @@ export function drawCurves(curves: Curve[], options: CurveOptions): Drawing & { 
     });
     endLabels(outer, [...ends.values()], options.width - right + 8, margin.top, height - 8);
   }
+  const points = () => [...trainingPoints(lines, thinned, options, x.apply, y.apply), ...evaluationPoints(evals, options, x.apply, y.apply)];
   return { svg: outer, points, invert: (pixel) => x.invert(Math.max(margin.left, Math.min(options.width - right, pixel))) };
 }

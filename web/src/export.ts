@@ -4,7 +4,7 @@ import { svgElement } from "./dom";
 
 export type Cell = string | number | null | undefined;
 
-function cellText(cell: Cell): string {
+export function cellText(cell: Cell): string {
   if (cell === null || cell === undefined || (typeof cell === "number" && !Number.isFinite(cell))) return "";
   const text = String(cell);
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
@@ -24,14 +24,13 @@ export function saveBlob(name: string, blob: Blob) {
 }
 
 // In parts: a table of millions of rows is longer than the longest string.
-export function saveCsv(name: string, parts: string[]) {
+export function saveCsv(name: string, parts: (string | Blob)[]) {
   saveBlob(name, new Blob(parts, { type: "text/csv;charset=utf-8" }));
 }
 
 const painted = ["fill", "stroke", "color"];
 
-// A copy that looks the same without this page's style sheet: colours are resolved, what answers to the pointer is
-// left out, and the ground is painted.
+// A copy that looks the same without this page's style sheet: colours are resolved, and the ground is painted.
 export function standalone(svg: SVGSVGElement): SVGSVGElement {
   const copy = svg.cloneNode(true) as SVGSVGElement;
   const originals = [svg, ...svg.querySelectorAll<SVGElement>("*")];
@@ -43,7 +42,6 @@ export function standalone(svg: SVGSVGElement): SVGSVGElement {
       if (/var\(/.test(original.style.getPropertyValue(property))) copies[i].style.setProperty(property, style.getPropertyValue(property));
     }
   });
-  for (const overlay of copy.querySelectorAll("[data-overlay]")) overlay.remove();
   const ground = getComputedStyle(svg.closest(".stage") ?? document.body).backgroundColor;
   for (const drawing of [copy, ...copy.querySelectorAll("svg")]) drawing.style.setProperty("--plot-background", ground);
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");

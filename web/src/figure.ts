@@ -12,7 +12,7 @@ export interface Point {
 
 export interface Drawing {
   svg: SVGSVGElement;
-  points: Point[]; // series after series, each from left to right
+  points: () => Point[]; // series after series, each from left to right; asked for when a pointer comes near
 }
 
 export interface FigureOptions {
@@ -20,7 +20,7 @@ export interface FigureOptions {
   title: string;
   note?: string;
   draw: (width: number) => Drawing | null; // null: there is nothing to draw
-  csv: () => string[] | Promise<string[]>;
+  csv: () => string[] | Promise<(string | Blob)[]>;
   controls?: HTMLElement[];
 }
 
@@ -29,9 +29,13 @@ const reach = 40; // pixels from the pointer to a point that still answers
 export class Figure {
   readonly root: HTMLElement;
   private readonly chart: HTMLElement;
+  // Above the drawing, which may be large and is not painted anew for a marker.
+  readonly overlay = svgElement("svg", { class: "overlay", "aria-hidden": "true" });
+  private readonly marker = svgElement("circle", { class: "marker", r: 6, visibility: "hidden" });
   private readonly tip = element("div", { class: "tip", hidden: true });
   private readonly spoken = element("div", { class: "visually-hidden", role: "status", "aria-live": "polite" });
   private drawing: Drawing | null = null;
+  private points: Point[] | null = null;
   private current = -1;
   private width = 0;
 
@@ -82,8 +86,10 @@ export class Figure {
     // Hidden elements have no width; the last one known serves to see whether there is something now.
     this.drawing = this.options.draw(this.width || 640);
     this.root.hidden = this.drawing === null;
+    this.points = null;
     this.show(-1);
-    this.chart.replaceChildren(...(this.drawing ? [this.drawing.svg] : []));
+    this.overlay.replaceChildren(this.marker);
+    this.chart.replaceChildren(...(this.drawing ? [this.drawing.svg, this.overlay] : []));
   }
 
   get box(): DOMRect {
@@ -94,12 +100,16 @@ export class Figure {
     this.chart.addEventListener(type, listener);
   }
 
+  private known(): Point[] {
+    this.points ??= this.drawing?.points() ?? [];
+    return this.points;
+  }
+
   private hover(event: PointerEvent) {
-    if (!this.drawing) return;
     const box = this.chart.getBoundingClientRect();
     const x = event.clientX - box.left + this.chart.scrollLeft, y = event.clientY - box.top + this.chart.scrollTop;
     let best = -1, nearest = reach ** 2;
-    this.drawing.points.forEach((point, i) => {
+    this.known().forEach((point, i) => {
       const distance = (point.x - x) ** 2 + (point.y - y) ** 2;
       if (distance < nearest) [best, nearest] = [i, distance];
     });
@@ -107,7 +117,7 @@ export class Figure {
   }
 
   private key(event: KeyboardEvent) {
-    const points = this.drawing?.points ?? [];
+    const points = this.known();
     if (points.length === 0 || event.ctrlKey || event.metaKey || event.altKey) return;
     const at = this.current;
     const otherSeries = (direction: 1 | -1) => {
@@ -137,11 +147,12 @@ export class Figure {
 
   private show(index: number) {
     this.current = index;
-    this.chart.querySelector("[data-overlay=point]")?.remove();
-    const point = this.drawing?.points[index];
+    const point = index < 0 ? undefined : this.known()[index];
     this.tip.hidden = !point;
-    if (!point || !this.drawing) return;
-    this.drawing.svg.append(svgElement("circle", { "data-overlay": "point", class: "marker", cx: point.x, cy: point.y, r: 6 }));
+    this.marker.setAttribute("visibility", point ? "visible" : "hidden");
+    if (!point) return;
+    this.marker.setAttribute("cx", String(point.x));
+    this.marker.setAttribute("cy", String(point.y));
     this.tip.replaceChildren(...point.lines().map((line, i) => element(i === 0 ? "strong" : "span", {}, line)));
     const x = point.x - this.chart.scrollLeft, y = point.y - this.chart.scrollTop;
     const room = this.chart.clientWidth - this.tip.offsetWidth;

@@ -90,7 +90,7 @@ function draw(runs: Run[], width: number): Drawing | null {
   const height = Math.ceil(runs.length / across) * size;
   const svg = together(width, height + 30, placed);
   addLegend(svg, levelsOf, (placed[0].svg as PlotSvg).scale("color").apply as unknown as (value: number) => string, height + 10);
-  return { svg, points };
+  return { svg, points: () => points };
 }
 
 function csv(runs: Run[]): string[] {

@@ -90,7 +90,7 @@ function draw(run: Run, width: number): Drawing {
     series: "layers",
     lines: () => describe(layer, seconds[layer.name]),
   }));
-  return { svg, points };
+  return { svg, points: () => points };
 }
 
 function csv(run: Run): string[] {

@@ -20,7 +20,7 @@ let chosen = "";
 let split: Split = "test";
 let sections: Section[] = [];
 
-const store = openStore(() => schedule());
+const store = openStore((news) => (news === "runs" ? schedule() : scheduleLines()));
 
 const context: Context = {
   store,
@@ -45,6 +45,19 @@ function schedule() {
     scheduled = false;
     update();
   });
+}
+
+// Lines arrive run by run, and drawing many takes its time: no more than half of all time goes into it.
+let linesScheduled = false, lastTook = 0;
+function scheduleLines() {
+  if (linesScheduled) return;
+  linesScheduled = true;
+  setTimeout(() => {
+    linesScheduled = false;
+    const begun = performance.now();
+    for (const section of sections) if (section.usesLines) section.update();
+    lastTook = performance.now() - begun;
+  }, Math.max(50, lastTook));
 }
 
 const title = element("h1");

@@ -1,7 +1,7 @@
 // The schedules, each as bits over the run.
 
 import * as Plot from "@observablehq/plot";
-import type { Context } from "./context";
+import type { Context, Section } from "./context";
 import { csvLine } from "./export";
 import { Figure, type Drawing, type Point } from "./figure";
 import { bitsText, costText, grouped, shortNumber } from "./format";
@@ -76,7 +76,7 @@ function draw(context: Context, width: number): Drawing | null {
       Plot.text(panels, { fx: (_, i) => fx(i), fy: (_, i) => fy(i), text: (p: Panel) => subtitle(p, (width - margins.left - 14) / across / 1.14), frameAnchor: "top-right", dy: 3, fill: "var(--muted)", fontSize: 10.5 }),
     ],
   }) as PlotSvg;
-  return { svg, points: pointsOf(svg, panels, axis.place, fx, fy) };
+  return { svg, points: () => pointsOf(svg, panels, axis.place, fx, fy) };
 }
 
 // Beside the name, where there is room for both.
@@ -117,12 +117,13 @@ function csv(context: Context): string[] {
   return parts;
 }
 
-export function schedules(context: Context): Figure {
-  return new Figure({
+export function schedules(context: Context): Section {
+  const figure = new Figure({
     id: "schedules",
     title: "Schedules",
     note: "Bits of the forward pass over the run.",
     draw: (width) => draw(context, width),
     csv: () => csv(context),
   });
+  return { root: figure.root, usesLines: true, update: () => figure.update() };
 }

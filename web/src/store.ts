@@ -48,8 +48,9 @@ async function embeddedLines(id: number): Promise<Tables> {
   return (await decode(fromBase64(element?.textContent ?? ""))).tables;
 }
 
-function embeddedStore(index: Index, changed: () => void): Store {
+function embeddedStore(index: Index, changed: (news: News) => void): Store {
   const pending = new Map<number, Promise<void>>();
+  let queue: Promise<void> = Promise.resolve();
   const store: Store = {
     live: false,
     made: index.made,
@@ -60,29 +61,31 @@ function embeddedStore(index: Index, changed: () => void): Store {
     problem: null,
     tables: new Map(),
     load(ids) {
-      for (const id of ids) void loadOne(id);
+      ids.forEach(loadOne);
     },
     async loadAll(ids) {
-      for (const id of ids) await loadOne(id);
+      await Promise.all(ids.map(loadOne));
     },
   };
+  const unpack = async (id: number) => {
+    store.tables.set(id, await embeddedLines(id));
+    changed("lines");
+    await pause(0);
+  };
+  // One after the other, with a breath between: the page goes on answering.
   const loadOne = (id: number): Promise<void> => {
-    let promise = pending.get(id);
-    if (!promise) {
-      promise = embeddedLines(id).then((tables) => {
-        store.tables.set(id, tables);
-        changed();
-      });
-      pending.set(id, promise);
-    }
-    return promise;
+    const begun = pending.get(id);
+    if (begun) return begun;
+    queue = queue.then(() => unpack(id));
+    pending.set(id, queue);
+    return queue;
   };
   return store;
 }
 
 const pollEvery = 1000; // milliseconds
 
-function liveStore(changed: () => void): Store {
+function liveStore(changed: (news: News) => void): Store {
   const wanted = new Set<number>();
   const known = new Map<number, { generation: number; end: number }>();
   const store: Store = {
@@ -117,14 +120,18 @@ function liveStore(changed: () => void): Store {
     const before = store.tables.get(id);
     store.tables.set(id, header.from === 0 || !before ? tables : append(before, tables));
     known.set(id, { generation: header.generation!, end: header.end! });
-    changed();
+    changed("lines");
   };
-  const take = (changes: Changes) => {
+  // Whether there is anything new in them.
+  const take = (changes: Changes): boolean => {
     const there = new Set(changes.ids);
+    const same = changes.runs.length === 0 && store.problem === null && there.size === store.runs.size && JSON.stringify(changes.skipped) === JSON.stringify(store.skipped);
     for (const id of store.runs.keys()) if (!there.has(id)) store.runs.delete(id);
     for (const run of changes.runs) store.runs.set(run.id, run);
     for (const [key, runs] of Object.entries(changes.schedules)) store.schedules.set(key, runs);
     store.skipped = changes.skipped;
+    store.problem = null;
+    return !same;
   };
   const poll = async () => {
     let revision = 0;
@@ -134,13 +141,12 @@ function liveStore(changed: () => void): Store {
         if (!response.ok) throw new Error(await response.text());
         const changes: Changes = await response.json();
         revision = changes.revision;
-        take(changes);
-        store.problem = null;
+        if (take(changes)) changed("runs");
         for (const id of wanted) await follow(id);
       } catch {
+        if (store.problem === null) changed("runs");
         store.problem = "the program that serves this page does not answer";
       }
-      changed();
       await pause(pollEvery);
     }
   };
@@ -148,7 +154,10 @@ function liveStore(changed: () => void): Store {
   return store;
 }
 
-export function openStore(changed: () => void): Store {
+// What arrived: something of the runs, or lines that were asked for.
+export type News = "runs" | "lines";
+
+export function openStore(changed: (news: News) => void): Store {
   const index = document.getElementById("report");
   return index ? embeddedStore(JSON.parse(index.textContent!), changed) : liveStore(changed);
 }

@@ -121,7 +121,7 @@ function draw(context: Context, width: number): Drawing | null {
     addText(svg, width - 26, y.apply(level.mean) - 5, `${level.group.label}, cost ${shortNumber(level.cost)}`, { fill: context.look.get(level.group.key)!.color, weight: 550, anchor: "end", halo: true });
     points.push(point(level, width - 24));
   }
-  return { svg, points };
+  return { svg, points: () => points };
 }
 
 function csv(context: Context): string[] {
