@@ -26,7 +26,15 @@ export function chips(row: HTMLElement, groups: Group[], look: Map<string, Look>
     ...groups.map((group) =>
       element(
         "button",
-        { type: "button", class: "chip", "data-chip": group.key, "aria-pressed": String(!chosen.hidden.has(group.key)), style: `--chip: ${look.get(group.key)!.color}`, title: group.line, onclick: () => toggle(group.key) },
+        {
+          type: "button",
+          class: "chip",
+          "data-chip": group.key,
+          "aria-pressed": String(!chosen.hidden.has(group.key)),
+          style: `--chip: ${look.get(group.key)!.color}`,
+          title: group.line,
+          onclick: () => toggle(group.key),
+        },
         group.label,
       ),
     ),

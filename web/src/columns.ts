@@ -55,7 +55,8 @@ function unzigzag64(words: Uint32Array) {
 }
 
 function accumulate64(words: Uint32Array) {
-  let low = 0, high = 0;
+  let low = 0,
+    high = 0;
   for (let i = 0; i < words.length; i += 2) {
     low += words[i];
     high += words[i + 1] + (low >= 2 ** 32 ? 1 : 0);
@@ -71,7 +72,8 @@ function decodeColumn(header: ColumnHeader, planes: Uint8Array, rows: number): F
   switch (header.encoding) {
     case "dictionary": {
       const values = Float64Array.from(header.values!, (value) => value ?? NaN);
-      const indices = new Uint16Array(data), out = new Float64Array(rows);
+      const indices = new Uint16Array(data),
+        out = new Float64Array(rows);
       for (let i = 0; i < rows; ++i) out[i] = values[indices[i]];
       return out;
     }

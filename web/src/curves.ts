@@ -43,9 +43,21 @@ export class Curves implements Section {
 
   constructor(private readonly context: Context) {
     this.everySeed = element("input", { type: "checkbox", onchange: () => this.update() });
-    this.resetZoom = element("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.zoomTo(null) }, "Whole run");
-    const quantities: [string, string][] = [["metric", "metric"], ["loss", "loss"], ["lr", "learning rate"]];
-    const axes: [string, string][] = [["step", "steps"], ["cost", "cost so far"], ["seconds", "time"]];
+    this.resetZoom = element(
+      "button",
+      { type: "button", class: "quiet", hidden: true, onclick: () => this.zoomTo(null) },
+      "Whole run",
+    );
+    const quantities: [string, string][] = [
+      ["metric", "metric"],
+      ["loss", "loss"],
+      ["lr", "learning rate"],
+    ];
+    const axes: [string, string][] = [
+      ["step", "steps"],
+      ["cost", "cost so far"],
+      ["seconds", "time"],
+    ];
     this.figure = new Figure({
       id: "curves",
       title: "Learning curves",
@@ -87,7 +99,9 @@ export class Curves implements Section {
   }
 
   private shownRuns(): { run: Run; group: Group }[] {
-    return this.shownGroups().flatMap((group) => (this.everySeed.checked ? group.runs : group.runs.slice(0, 1)).map((run) => ({ run, group })));
+    return this.shownGroups().flatMap((group) =>
+      (this.everySeed.checked ? group.runs : group.runs.slice(0, 1)).map((run) => ({ run, group })),
+    );
   }
 
   private draw(width: number) {
@@ -97,7 +111,13 @@ export class Curves implements Section {
       const tables = this.context.store.tables.get(run.id);
       return tables ? [{ run, group, tables, look: this.context.look.get(group.key)! }] : [];
     });
-    const drawn = drawCurves(curves, { width, quantity: this.quantity, axis: this.axis, metric: this.context.experiment.metric, zoom: this.zoom });
+    const drawn = drawCurves(curves, {
+      width,
+      quantity: this.quantity,
+      axis: this.axis,
+      metric: this.context.experiment.metric,
+      zoom: this.zoom,
+    });
     this.invert = drawn.invert;
     return drawn;
   }
@@ -106,7 +126,9 @@ export class Curves implements Section {
     const shown = this.shownRuns();
     await this.context.store.loadAll(shown.map(({ run }) => run.id));
     const loaded = shown.map(({ run }) => ({ run, tables: this.context.store.tables.get(run.id)! }));
-    const columns = [...new Set(loaded.flatMap(({ tables }) => [...tables.values()].flatMap((table) => [...table.columns.keys()])))];
+    const columns = [
+      ...new Set(loaded.flatMap(({ tables }) => [...tables.values()].flatMap((table) => [...table.columns.keys()]))),
+    ];
     const parts: (string | Blob)[] = [csvLine(["run", "schedule", "seed", "split", ...columns])];
     for (const { run, tables } of loaded) {
       parts.push(csvOf(run, tables, columns));
@@ -137,7 +159,8 @@ export class Curves implements Section {
       band.remove();
       const [a, b] = [from, at(event)];
       from = null;
-      if (keep && a !== null && Math.abs(b - a) > 8) this.zoomTo([this.invert(Math.min(a, b)), this.invert(Math.max(a, b))]);
+      if (keep && a !== null && Math.abs(b - a) > 8)
+        this.zoomTo([this.invert(Math.min(a, b)), this.invert(Math.max(a, b))]);
     };
     this.figure.listen("pointerup", (event) => end(event, true));
     this.figure.listen("pointercancel", (event) => end(event, false));
@@ -155,7 +178,8 @@ export class Curves implements Section {
     if (!svg) return;
     const [low, high] = [Number(svg.dataset.from), Number(svg.dataset.to)];
     const whole = [Number(svg.dataset.first), Number(svg.dataset.last)];
-    const middle = (low + high) / 2, half = ((high - low) / 2) * factor;
+    const middle = (low + high) / 2,
+      half = ((high - low) / 2) * factor;
     const zoom: [number, number] = [Math.max(whole[0], middle - half), Math.min(whole[1], middle + half)];
     this.zoomTo(zoom[0] <= whole[0] && zoom[1] >= whole[1] ? null : zoom);
   }

@@ -38,8 +38,10 @@ export function standalone(svg: SVGSVGElement): SVGSVGElement {
   originals.forEach((original, i) => {
     const style = getComputedStyle(original);
     for (const property of painted) {
-      if (/var\(|currentColor/.test(original.getAttribute(property) ?? "")) copies[i].setAttribute(property, style.getPropertyValue(property));
-      if (/var\(/.test(original.style.getPropertyValue(property))) copies[i].style.setProperty(property, style.getPropertyValue(property));
+      if (/var\(|currentColor/.test(original.getAttribute(property) ?? ""))
+        copies[i].setAttribute(property, style.getPropertyValue(property));
+      if (/var\(/.test(original.style.getPropertyValue(property)))
+        copies[i].style.setProperty(property, style.getPropertyValue(property));
     }
   });
   const ground = getComputedStyle(svg.closest(".stage") ?? document.body).backgroundColor;

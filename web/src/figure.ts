@@ -53,7 +53,17 @@ export class Figure {
       onkeydown: (event: KeyboardEvent) => this.key(event),
     });
     const save = (what: string, file: string, action: () => void) =>
-      element("button", { type: "button", class: "quiet", "aria-label": `Save ${options.title} as ${what}`, title: `Save as ${file}`, onclick: action }, what);
+      element(
+        "button",
+        {
+          type: "button",
+          class: "quiet",
+          "aria-label": `Save ${options.title} as ${what}`,
+          title: `Save as ${file}`,
+          onclick: action,
+        },
+        what,
+      );
     this.root = element(
       "section",
       { id: options.id, class: "figure", "aria-labelledby": `${options.id}-title` },
@@ -107,8 +117,10 @@ export class Figure {
 
   private hover(event: PointerEvent) {
     const box = this.chart.getBoundingClientRect();
-    const x = event.clientX - box.left + this.chart.scrollLeft, y = event.clientY - box.top + this.chart.scrollTop;
-    let best = -1, nearest = reach ** 2;
+    const x = event.clientX - box.left + this.chart.scrollLeft,
+      y = event.clientY - box.top + this.chart.scrollTop;
+    let best = -1,
+      nearest = reach ** 2;
     this.known().forEach((point, i) => {
       const distance = (point.x - x) ** 2 + (point.y - y) ** 2;
       if (distance < nearest) [best, nearest] = [i, distance];
@@ -154,7 +166,8 @@ export class Figure {
     this.marker.setAttribute("cx", String(point.x));
     this.marker.setAttribute("cy", String(point.y));
     this.tip.replaceChildren(...point.lines().map((line, i) => element(i === 0 ? "strong" : "span", {}, line)));
-    const x = point.x - this.chart.scrollLeft, y = point.y - this.chart.scrollTop;
+    const x = point.x - this.chart.scrollLeft,
+      y = point.y - this.chart.scrollTop;
     const room = this.chart.clientWidth - this.tip.offsetWidth;
     this.tip.style.left = `${Math.max(0, Math.min(room, x + 14 + this.tip.offsetWidth > this.chart.clientWidth ? x - 14 - this.tip.offsetWidth : x + 14))}px`;
     this.tip.style.top = `${Math.max(0, y - this.tip.offsetHeight - 12)}px`;

@@ -22,12 +22,15 @@ function locate(axis: number[], value: number): [number, number] {
 // Bilinear, onto even steps: contours want these, and a file may have others.
 function resample({ x, y, loss }: Landscape): Float64Array {
   const values = new Float64Array(samples * samples);
-  const along = (axis: number[]) => Array.from({ length: samples }, (_, i) => locate(axis, axis[0] + ((axis.at(-1)! - axis[0]) * i) / (samples - 1)));
-  const columns = along(x), rows = along(y);
+  const along = (axis: number[]) =>
+    Array.from({ length: samples }, (_, i) => locate(axis, axis[0] + ((axis.at(-1)! - axis[0]) * i) / (samples - 1)));
+  const columns = along(x),
+    rows = along(y);
   const at = (i: number, j: number) => loss[i][j] ?? NaN;
   rows.forEach(([i, v], row) =>
     columns.forEach(([j, u], column) => {
-      values[row * samples + column] = (1 - v) * ((1 - u) * at(i, j) + u * at(i, j + 1)) + v * ((1 - u) * at(i + 1, j) + u * at(i + 1, j + 1));
+      values[row * samples + column] =
+        (1 - v) * ((1 - u) * at(i, j) + u * at(i, j + 1)) + v * ((1 - u) * at(i + 1, j) + u * at(i + 1, j + 1));
     }),
   );
   return values;
@@ -35,10 +38,13 @@ function resample({ x, y, loss }: Landscape): Float64Array {
 
 function thresholds(runs: Run[]): number[] {
   const all = runs.flatMap((run) => run.landscape!.loss.flat()).filter((value): value is number => value !== null);
-  const low = Math.min(...all), high = Math.max(...all);
+  const low = Math.min(...all),
+    high = Math.max(...all);
   // Losses rise by orders of magnitude towards the edges: even steps of the logarithm, where there is one.
   const position = (i: number) => i / levels;
-  return Array.from({ length: levels }, (_, i) => (low > 0 && high / low > 4 ? low * (high / low) ** position(i) : low + (high - low) * position(i)));
+  return Array.from({ length: levels }, (_, i) =>
+    low > 0 && high / low > 4 ? low * (high / low) ** position(i) : low + (high - low) * position(i),
+  );
 }
 
 function panel(run: Run, levelsOf: number[], size: number): { svg: PlotSvg; points: Point[] } {
@@ -57,22 +63,48 @@ function panel(run: Run, levelsOf: number[], size: number): { svg: PlotSvg; poin
     x: { label: null, ticks: 5, domain: [bounds.x1, bounds.x2] },
     y: { label: null, ticks: 5, domain: [bounds.y1, bounds.y2] },
     color: { type: "threshold", domain: levelsOf.slice(1), scheme: "YlGnBu", reverse: true },
-    marks: [Plot.contour(values, { ...bounds, fill: (v: number) => v, stroke: "var(--surface)", strokeOpacity: 0.35, strokeWidth: 0.6, thresholds: levelsOf }), Plot.dot([[0, 0]], { stroke: "#ffffff", strokeWidth: 1.6, r: 3.5 })],
+    marks: [
+      Plot.contour(values, {
+        ...bounds,
+        fill: (v: number) => v,
+        stroke: "var(--surface)",
+        strokeOpacity: 0.35,
+        strokeWidth: 0.6,
+        thresholds: levelsOf,
+      }),
+      Plot.dot([[0, 0]], { stroke: "#ffffff", strokeWidth: 1.6, r: 3.5 }),
+    ],
   }) as PlotSvg;
   addText(svg, 40, 16, landscape.title ?? run.name, { weight: 600 });
-  const px = svg.scale("x"), py = svg.scale("y");
+  const px = svg.scale("x"),
+    py = svg.scale("y");
   const points = y.flatMap((v, i) =>
-    x.map((u, j): Point => ({ x: px.apply(u), y: py.apply(v), series: `${run.id} ${i}`, lines: () => [run.name, `loss ${loss[i][j] === null ? "not finite" : significant(loss[i][j]!)}`, `at ${significant(u, 3)}, ${significant(v, 3)}`] })),
+    x.map((u, j): Point => ({
+      x: px.apply(u),
+      y: py.apply(v),
+      series: `${run.id} ${i}`,
+      lines: () => [
+        run.name,
+        `loss ${loss[i][j] === null ? "not finite" : significant(loss[i][j]!)}`,
+        `at ${significant(u, 3)}, ${significant(v, 3)}`,
+      ],
+    })),
   );
   return { svg, points };
 }
 
 function addLegend(svg: SVGSVGElement, levelsOf: number[], color: (value: number) => string, y: number) {
-  const from = 40 + 34, side = 10;
+  const from = 40 + 34,
+    side = 10;
   addText(svg, 40, y + 11, "loss", { fill: "var(--muted)", size: 11.5 });
   addText(svg, from, y + 11, significant(levelsOf[0], 3), { fill: "var(--muted)", size: 11.5 });
-  levelsOf.forEach((level, i) => svg.append(svgElement("rect", { x: from + 38 + i * side, y, width: side, height: 13, fill: color(level) })));
-  addText(svg, from + 46 + levelsOf.length * side, y + 11, `${significant(levelsOf.at(-1)!, 3)} or more`, { fill: "var(--muted)", size: 11.5 });
+  levelsOf.forEach((level, i) =>
+    svg.append(svgElement("rect", { x: from + 38 + i * side, y, width: side, height: 13, fill: color(level) })),
+  );
+  addText(svg, from + 46 + levelsOf.length * side, y + 11, `${significant(levelsOf.at(-1)!, 3)} or more`, {
+    fill: "var(--muted)",
+    size: 11.5,
+  });
 }
 
 function draw(runs: Run[], width: number): Drawing | null {
@@ -80,23 +112,34 @@ function draw(runs: Run[], width: number): Drawing | null {
   const across = Math.max(1, Math.min(runs.length, Math.floor(width / 300)));
   const size = Math.min(420, width / across);
   const levelsOf = thresholds(runs);
-  const placed: Placed[] = [], points: Point[] = [];
+  const placed: Placed[] = [],
+    points: Point[] = [];
   runs.forEach((run, i) => {
     const { svg, points: own } = panel(run, levelsOf, size);
-    const x = (i % across) * size, y = Math.floor(i / across) * size;
+    const x = (i % across) * size,
+      y = Math.floor(i / across) * size;
     placed.push({ svg, x, y });
     points.push(...own.map((point) => ({ ...point, x: point.x + x, y: point.y + y })));
   });
   const height = Math.ceil(runs.length / across) * size;
   const svg = together(width, height + 30, placed);
-  addLegend(svg, levelsOf, (placed[0].svg as PlotSvg).scale("color").apply as unknown as (value: number) => string, height + 10);
+  addLegend(
+    svg,
+    levelsOf,
+    (placed[0].svg as PlotSvg).scale("color").apply as unknown as (value: number) => string,
+    height + 10,
+  );
   return { svg, points: () => points };
 }
 
 function csv(runs: Run[]): string[] {
   return [
     csvLine(["run", "x", "y", "loss"]),
-    ...runs.flatMap((run) => run.landscape!.y.flatMap((v, i) => run.landscape!.x.map((u, j) => csvLine([run.name, u, v, run.landscape!.loss[i][j]])))),
+    ...runs.flatMap((run) =>
+      run.landscape!.y.flatMap((v, i) =>
+        run.landscape!.x.map((u, j) => csvLine([run.name, u, v, run.landscape!.loss[i][j]])),
+      ),
+    ),
   ];
 }
 

@@ -53,7 +53,11 @@ function addLegend(svg: SVGSVGElement) {
     at += 28 + 6.2 * text.length;
   };
   addText(svg, at, 41, "GBitOps", { fill: "var(--muted)", size: 11.5 }); // before the ticks, above the names
-  for (const [, text, opacity] of parts) entry(svgElement("rect", { x: at, y: 7, width: 11, height: 11, rx: 2, fill: "var(--bits)", "fill-opacity": opacity }), text);
+  for (const [, text, opacity] of parts)
+    entry(
+      svgElement("rect", { x: at, y: 7, width: 11, height: 11, rx: 2, fill: "var(--bits)", "fill-opacity": opacity }),
+      text,
+    );
   entry(svgElement("rect", { x: at + 5, y: 6, width: 1.5, height: 13, fill: "var(--ink)" }), "papers");
 }
 
@@ -77,13 +81,26 @@ function draw(run: Run, width: number): Drawing {
     y: { domain: layers.map((layer) => layer.name), label: null, tickSize: 0, padding: 0.28 },
     marks: [
       Plot.barX(barsOf(layers), { y: "layer", x1: "x1", x2: "x2", fill: "var(--bits)", fillOpacity: "opacity" }),
-      Plot.tickX(layers, { y: "name", x: (layer: Layer) => gbitops(layer.paper.total), stroke: "var(--ink)", strokeWidth: 1.4 }),
-      Plot.text(timed, { y: "name", x: most, dx: 68, textAnchor: "end", text: (layer: Layer) => durationText(seconds[layer.name]), fill: "var(--muted)" }),
+      Plot.tickX(layers, {
+        y: "name",
+        x: (layer: Layer) => gbitops(layer.paper.total),
+        stroke: "var(--ink)",
+        strokeWidth: 1.4,
+      }),
+      Plot.text(timed, {
+        y: "name",
+        x: most,
+        dx: 68,
+        textAnchor: "end",
+        text: (layer: Layer) => durationText(seconds[layer.name]),
+        fill: "var(--muted)",
+      }),
     ],
     opacity: { type: "identity" },
   }) as PlotSvg & { scale: (name: string) => { bandwidth: number } };
   addLegend(svg);
-  const x = svg.scale("x"), y = svg.scale("y") as unknown as { apply: (name: string) => number; bandwidth: number };
+  const x = svg.scale("x"),
+    y = svg.scale("y") as unknown as { apply: (name: string) => number; bandwidth: number };
   const points = layers.map((layer): Point => ({
     x: x.apply(gbitops(layer.actual.total)),
     y: y.apply(layer.name) + y.bandwidth / 2,
@@ -96,11 +113,26 @@ function draw(run: Run, width: number): Drawing {
 function csv(run: Run): string[] {
   const seconds = run.result?.layer_seconds ?? {};
   const keys = ["forward", "error", "weight_gradient", "total"] as const;
-  const header = ["run", "layer", "macs", "runs_at", ...["paper", "actual"].flatMap((count) => keys.map((key) => `${count}_${key}_bitops`)), "seconds"];
+  const header = [
+    "run",
+    "layer",
+    "macs",
+    "runs_at",
+    ...["paper", "actual"].flatMap((count) => keys.map((key) => `${count}_${key}_bitops`)),
+    "seconds",
+  ];
   return [
     csvLine(header),
     ...run.layers!.map((layer) =>
-      csvLine([run.name, layer.name, layer.macs, layer.precision, ...keys.map((key) => layer.paper[key]), ...keys.map((key) => layer.actual[key]), seconds[layer.name]]),
+      csvLine([
+        run.name,
+        layer.name,
+        layer.macs,
+        layer.precision,
+        ...keys.map((key) => layer.paper[key]),
+        ...keys.map((key) => layer.actual[key]),
+        seconds[layer.name],
+      ]),
     ),
   ];
 }
@@ -142,11 +174,15 @@ export class Layers implements Section {
     if (this.chooser.dataset.signature !== signature) {
       this.chooser.dataset.signature = signature;
       const chosen = this.chooser.value;
-      this.chooser.replaceChildren(...runs.map((run) => element("option", { value: run.id, selected: String(run.id) === chosen }, run.name)));
+      this.chooser.replaceChildren(
+        ...runs.map((run) => element("option", { value: run.id, selected: String(run.id) === chosen }, run.name)),
+      );
     }
     const without = this.context.experiment.runs.filter((run) => !run.layers?.length);
     const reason = without[0]?.layers_missing ?? "";
-    this.missing.textContent = without.length ? `Not known for ${without.length === 1 ? without[0].name : `${without.length} runs`}: ${reason}.` : "";
+    this.missing.textContent = without.length
+      ? `Not known for ${without.length === 1 ? without[0].name : `${without.length} runs`}: ${reason}.`
+      : "";
     this.figure.update();
   }
 }

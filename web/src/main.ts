@@ -48,16 +48,20 @@ function schedule() {
 }
 
 // Lines arrive run by run, and drawing many takes its time: no more than half of all time goes into it.
-let linesScheduled = false, lastTook = 0;
+let linesScheduled = false,
+  lastTook = 0;
 function scheduleLines() {
   if (linesScheduled) return;
   linesScheduled = true;
-  setTimeout(() => {
-    linesScheduled = false;
-    const begun = performance.now();
-    for (const section of sections) if (section.usesLines) section.update();
-    lastTook = performance.now() - begun;
-  }, Math.max(50, lastTook));
+  setTimeout(
+    () => {
+      linesScheduled = false;
+      const begun = performance.now();
+      for (const section of sections) if (section.usesLines) section.update();
+      lastTook = performance.now() - begun;
+    },
+    Math.max(50, lastTook),
+  );
 }
 
 const title = element("h1");
@@ -89,8 +93,14 @@ function drawHeader() {
     ...(store.made ? [`made ${store.made.replace("T", " ").replace("Z", " UTC")}`] : []),
   ];
   summary.textContent = parts.join(" · ");
-  const skipped = store.skipped.length ? `${plural(store.skipped.length, "folder was", "folders were")} skipped: see the end of the page. ` : "";
-  const live = store.live ? (store.problem ? `Not live: ${store.problem}.` : "Live: new points appear as runs log them.") : "";
+  const skipped = store.skipped.length
+    ? `${plural(store.skipped.length, "folder was", "folders were")} skipped: see the end of the page. `
+    : "";
+  const live = store.live
+    ? store.problem
+      ? `Not live: ${store.problem}.`
+      : "Live: new points appear as runs log them."
+    : "";
   const text = skipped + live;
   if (status.textContent !== text) status.textContent = text;
   status.classList.toggle("trouble", store.problem !== null);
@@ -98,23 +108,42 @@ function drawHeader() {
 }
 
 function drawChoices() {
-  const signature = JSON.stringify([experiments.map((experiment) => [experiment.key, experiment.label, experiment.runs.length]), split, chosen]);
+  const signature = JSON.stringify([
+    experiments.map((experiment) => [experiment.key, experiment.label, experiment.runs.length]),
+    split,
+    chosen,
+  ]);
   if (choices.dataset.signature === signature) return;
   choices.dataset.signature = signature;
-  const options = experiments.map((experiment): [string, string] => [experiment.key, `${experiment.label} (${plural(experiment.runs.length, "run")})`]);
+  const options = experiments.map((experiment): [string, string] => [
+    experiment.key,
+    `${experiment.label} (${plural(experiment.runs.length, "run")})`,
+  ]);
   const heldOut = context.experiment.runs.some((run) => run.result?.valid != null);
   choices.replaceChildren(
     ...(experiments.length > 1
-      ? [select("Experiment", options, context.experiment.key, (value) => {
-          chosen = value;
-          schedule();
-        })]
+      ? [
+          select("Experiment", options, context.experiment.key, (value) => {
+            chosen = value;
+            schedule();
+          }),
+        ]
       : []),
     ...(heldOut
-      ? [select("Judged by", [["test", "test set"], ["valid", "held-out items"]], split, (value) => {
-          split = value as Split;
-          schedule();
-        })]
+      ? [
+          select(
+            "Judged by",
+            [
+              ["test", "test set"],
+              ["valid", "held-out items"],
+            ],
+            split,
+            (value) => {
+              split = value as Split;
+              schedule();
+            },
+          ),
+        ]
       : []),
   );
 }
@@ -124,27 +153,41 @@ function drawContents() {
   const signature = shown.map((section) => section.root.id).join(" ");
   if (contents.dataset.signature === signature) return;
   contents.dataset.signature = signature;
-  contents.replaceChildren(...shown.map(({ root }) => element("a", { href: `#${root.id}` }, root.querySelector("h2")!.textContent!)));
+  contents.replaceChildren(
+    ...shown.map(({ root }) => element("a", { href: `#${root.id}` }, root.querySelector("h2")!.textContent!)),
+  );
 }
 
 function build() {
-  sections = [tradeoff(context), groupsTable(context), new Curves(context), schedules(context), new Layers(context), critical(context), new Landscapes(context), runsTable(context), skippedTable(context)];
+  sections = [
+    tradeoff(context),
+    groupsTable(context),
+    new Curves(context),
+    schedules(context),
+    new Layers(context),
+    critical(context),
+    new Landscapes(context),
+    runsTable(context),
+    skippedTable(context),
+  ];
   main.replaceChildren(...sections.map((section) => section.root));
 }
 
 const main = element("main");
-document.getElementById("app")!.append(
-  element(
-    "header",
-    { class: "page" },
-    element("div", { class: "bar" }, element("span", { class: "brand" }, "Lowtide"), themeButton()),
-    title,
-    summary,
-    status,
-    choices,
-    contents,
-  ),
-  main,
-  element("footer", {}, store.program ? `Made by ${store.program}.` : "Served by lowtide serve."),
-);
+document
+  .getElementById("app")!
+  .append(
+    element(
+      "header",
+      { class: "page" },
+      element("div", { class: "bar" }, element("span", { class: "brand" }, "Lowtide"), themeButton()),
+      title,
+      summary,
+      status,
+      choices,
+      contents,
+    ),
+    main,
+    element("footer", {}, store.program ? `Made by ${store.program}.` : "Served by lowtide serve."),
+  );
 update();

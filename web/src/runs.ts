@@ -164,7 +164,13 @@ function makeGroups(runs: Run[]): Group[] {
   const groups = [...collect(runs, (run) => JSON.stringify(run.variant))].map(([key, members]): Group => {
     const first = members[0];
     const variant = differing
-      .filter((name) => runs.some((run) => run.schedule === first.schedule && JSON.stringify(run.variant[name]) !== JSON.stringify(first.variant[name])))
+      .filter((name) =>
+        runs.some(
+          (run) =>
+            run.schedule === first.schedule &&
+            JSON.stringify(run.variant[name]) !== JSON.stringify(first.variant[name]),
+        ),
+      )
       .map((name) => `${name}=${valueText(first.variant[name])}`);
     const finished = members.filter((run) => run.result !== null);
     const costs = finished.map((run) => run.result!.relative_cost);
@@ -188,7 +194,13 @@ export function makeExperiments(runs: Run[]): Experiment[] {
   return [...collect(runs, keyOf)]
     .map(([key, members]): Experiment => {
       const { model, data, data_dir, metric } = members[0];
-      return { key, label: `${model} on ${lastPart(data_dir) || data}`, metric, runs: members, groups: makeGroups(members) };
+      return {
+        key,
+        label: `${model} on ${lastPart(data_dir) || data}`,
+        metric,
+        runs: members,
+        groups: makeGroups(members),
+      };
     })
     .sort((a, b) => b.runs.length - a.runs.length || a.label.localeCompare(b.label));
 }

@@ -19,7 +19,8 @@ interface Panel {
 // What was logged tells the bits of a schedule that only training knows.
 function loggedRuns(context: Context, run: Run): [number, number][] | null {
   const columns = context.store.tables.get(run.id)?.get("train")?.columns;
-  const step = columns?.get("step"), bits = columns?.get("bits");
+  const step = columns?.get("step"),
+    bits = columns?.get("bits");
   if (!step || !bits) return null;
   const runs: [number, number][] = [];
   step.forEach((value, i) => {
@@ -52,10 +53,14 @@ function draw(context: Context, width: number): Drawing | null {
     return panel.runs.flatMap(([bits, count]) => {
       const from = at;
       at += count;
-      return [{ panel: i, step: from, bits: axis.place(bits) }, { panel: i, step: at, bits: axis.place(bits) }];
+      return [
+        { panel: i, step: from, bits: axis.place(bits) },
+        { panel: i, step: at, bits: axis.place(bits) },
+      ];
     });
   });
-  const fx = (i: number) => i % across, fy = (i: number) => Math.floor(i / across);
+  const fx = (i: number) => i % across,
+    fy = (i: number) => Math.floor(i / across);
   const color = (i: number) => context.look.get(panels[i].group.key)!.color;
   const svg = Plot.plot({
     style: plotStyle,
@@ -71,9 +76,35 @@ function draw(context: Context, width: number): Drawing | null {
     y: { domain: axis.domain, label: null, ticks: axis.ticks, tickFormat: axis.text, insetTop: 30, insetBottom: 2 },
     marks: [
       Plot.gridY(axis.ticks),
-      Plot.line(steps, { fx: (d) => fx(d.panel), fy: (d) => fy(d.panel), z: "panel", x: "step", y: "bits", stroke: (d) => color(d.panel), strokeWidth: 1.6, strokeLinejoin: "miter" }),
-      Plot.text(panels, { fx: (_, i) => fx(i), fy: (_, i) => fy(i), text: (p: Panel) => p.group.label, frameAnchor: "top-left", dy: 2, fill: (_, i) => color(i), fontWeight: 600, fontSize: 12 }),
-      Plot.text(panels, { fx: (_, i) => fx(i), fy: (_, i) => fy(i), text: (p: Panel) => subtitle(p, (width - margins.left - 14) / across / 1.14), frameAnchor: "top-right", dy: 3, fill: "var(--muted)", fontSize: 10.5 }),
+      Plot.line(steps, {
+        fx: (d) => fx(d.panel),
+        fy: (d) => fy(d.panel),
+        z: "panel",
+        x: "step",
+        y: "bits",
+        stroke: (d) => color(d.panel),
+        strokeWidth: 1.6,
+        strokeLinejoin: "miter",
+      }),
+      Plot.text(panels, {
+        fx: (_, i) => fx(i),
+        fy: (_, i) => fy(i),
+        text: (p: Panel) => p.group.label,
+        frameAnchor: "top-left",
+        dy: 2,
+        fill: (_, i) => color(i),
+        fontWeight: 600,
+        fontSize: 12,
+      }),
+      Plot.text(panels, {
+        fx: (_, i) => fx(i),
+        fy: (_, i) => fy(i),
+        text: (p: Panel) => subtitle(p, (width - margins.left - 14) / across / 1.14),
+        frameAnchor: "top-right",
+        dy: 3,
+        fill: "var(--muted)",
+        fontSize: 10.5,
+      }),
     ],
   }) as PlotSvg;
   return { svg, points: () => pointsOf(svg, panels, axis.place, fx, fy) };
@@ -81,16 +112,30 @@ function draw(context: Context, width: number): Drawing | null {
 
 // Beside the name, where there is room for both.
 function subtitle(panel: Panel, panelWidth: number): string {
-  const text = Number.isFinite(panel.group.cost) ? `cost ${costText(panel.group.cost)}` : panel.logged ? "as logged" : "";
+  const text = Number.isFinite(panel.group.cost)
+    ? `cost ${costText(panel.group.cost)}`
+    : panel.logged
+      ? "as logged"
+      : "";
   return 7.2 * panel.group.label.length + 6 * text.length + 8 < panelWidth ? text : "";
 }
 
 // One point a stretch of bits, at its middle.
-function pointsOf(svg: PlotSvg, panels: Panel[], place: (bits: number) => number, fx: (i: number) => number, fy: (i: number) => number): Point[] {
-  const x = svg.scale("x"), y = svg.scale("y"), left = svg.scale("fx"), top = svg.scale("fy");
+function pointsOf(
+  svg: PlotSvg,
+  panels: Panel[],
+  place: (bits: number) => number,
+  fx: (i: number) => number,
+  fy: (i: number) => number,
+): Point[] {
+  const x = svg.scale("x"),
+    y = svg.scale("y"),
+    left = svg.scale("fx"),
+    top = svg.scale("fy");
   return panels.flatMap((panel, i) => {
     // A scale of x or y is that of a panel at the margins; those of fx and fy say where a panel really is.
-    const dx = left.apply(fx(i)) - margins.left, dy = top.apply(fy(i)) - margins.top;
+    const dx = left.apply(fx(i)) - margins.left,
+      dy = top.apply(fy(i)) - margins.top;
     let at = 0;
     return panel.runs.map(([bits, count]): Point => {
       const from = at;
@@ -99,7 +144,12 @@ function pointsOf(svg: PlotSvg, panels: Panel[], place: (bits: number) => number
         x: x.apply((from + at) / 2) + dx,
         y: y.apply(place(bits)) + dy,
         series: panel.group.key,
-        lines: () => [panel.group.label, bitsText(bits), `steps ${grouped(from)} to ${grouped(from + count - 1)}`, panel.group.line],
+        lines: () => [
+          panel.group.label,
+          bitsText(bits),
+          `steps ${grouped(from)} to ${grouped(from + count - 1)}`,
+          panel.group.line,
+        ],
       };
     });
   });

@@ -125,7 +125,11 @@ function liveStore(changed: (news: News) => void): Store {
   // Whether there is anything new in them.
   const take = (changes: Changes): boolean => {
     const there = new Set(changes.ids);
-    const same = changes.runs.length === 0 && store.problem === null && there.size === store.runs.size && JSON.stringify(changes.skipped) === JSON.stringify(store.skipped);
+    const same =
+      changes.runs.length === 0 &&
+      store.problem === null &&
+      there.size === store.runs.size &&
+      JSON.stringify(changes.skipped) === JSON.stringify(store.skipped);
     for (const id of store.runs.keys()) if (!there.has(id)) store.runs.delete(id);
     for (const run of changes.runs) store.runs.set(run.id, run);
     for (const [key, runs] of Object.entries(changes.schedules)) store.schedules.set(key, runs);

@@ -3,7 +3,13 @@
 import { svgElement } from "./dom";
 
 // In the drawing itself, so that a saved one looks the same.
-export const plotStyle = { fontFamily: "Inter, system-ui, sans-serif", fontSize: "11.5px", color: "var(--muted)", background: "none", overflow: "visible" };
+export const plotStyle = {
+  fontFamily: "Inter, system-ui, sans-serif",
+  fontSize: "11.5px",
+  color: "var(--muted)",
+  background: "none",
+  overflow: "visible",
+};
 
 export interface TextLook {
   fill?: string;
@@ -13,10 +19,24 @@ export interface TextLook {
   halo?: boolean; // keeps it readable on top of lines
 }
 
-export function addText(svg: SVGSVGElement, x: number, y: number, text: string, { fill = "var(--ink)", anchor = "start", weight = 400, size = 12, halo = false }: TextLook = {}) {
+export function addText(
+  svg: SVGSVGElement,
+  x: number,
+  y: number,
+  text: string,
+  { fill = "var(--ink)", anchor = "start", weight = 400, size = 12, halo = false }: TextLook = {},
+) {
   const style = "font-family: Inter, system-ui, sans-serif";
-  const behind: Record<string, string | number> = halo ? { stroke: "var(--surface)", "stroke-width": 3.5, "stroke-linejoin": "round", "paint-order": "stroke" } : {};
-  svg.append(svgElement("text", { x, y, fill, style, "text-anchor": anchor, "font-weight": weight, "font-size": size, ...behind }, text));
+  const behind: Record<string, string | number> = halo
+    ? { stroke: "var(--surface)", "stroke-width": 3.5, "stroke-linejoin": "round", "paint-order": "stroke" }
+    : {};
+  svg.append(
+    svgElement(
+      "text",
+      { x, y, fill, style, "text-anchor": anchor, "font-weight": weight, "font-size": size, ...behind },
+      text,
+    ),
+  );
 }
 
 export interface Placed {
@@ -35,10 +55,17 @@ export function together(width: number, height: number, parts: Placed[]): SVGSVG
   return outer;
 }
 
-export type PlotSvg = SVGSVGElement & { scale: (name: string) => { apply: (value: number) => number; invert: (value: number) => number } };
+export type PlotSvg = SVGSVGElement & {
+  scale: (name: string) => { apply: (value: number) => number; invert: (value: number) => number };
+};
 
 // Bits on an axis: fp32 has a place of its own above the highest bits that there are.
-export function bitsAxis(bits: number[]): { domain: [number, number]; place: (bits: number) => number; ticks: number[]; text: (tick: number) => string } {
+export function bitsAxis(bits: number[]): {
+  domain: [number, number];
+  place: (bits: number) => number;
+  ticks: number[];
+  text: (tick: number) => string;
+} {
   const quantised = bits.filter((b) => b > 0);
   const hasFp32 = bits.some((b) => b === 0);
   const low = quantised.length ? Math.min(...quantised) : 2;

@@ -30,7 +30,10 @@ const textOf = <Row>(column: TableColumn<Row>, row: Row) => column.text?.(row) ?
 function compare(a: Cell, b: Cell, descending: boolean): number {
   const missing = (cell: Cell) => cell === null || cell === undefined || cell === "" || Number.isNaN(cell);
   if (missing(a) || missing(b)) return Number(missing(a)) - Number(missing(b));
-  const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+  const order =
+    typeof a === "number" && typeof b === "number"
+      ? a - b
+      : String(a).localeCompare(String(b), "en", { numeric: true });
   return descending ? -order : order;
 }
 
@@ -46,16 +49,32 @@ export class Table<Row> {
   constructor(private readonly options: TableOptions<Row>) {
     this.sorted = { ...options.sorted };
     const { id, title } = options;
-    this.filter = element("input", { type: "search", placeholder: "Filter", "aria-label": `Filter ${title}`, oninput: () => this.update() });
+    this.filter = element("input", {
+      type: "search",
+      placeholder: "Filter",
+      "aria-label": `Filter ${title}`,
+      oninput: () => this.update(),
+    });
     const save = element(
       "button",
-      { type: "button", class: "quiet", "aria-label": `Save ${title} as CSV`, title: `Save as lowtide-${id}.csv`, onclick: () => this.save() },
+      {
+        type: "button",
+        class: "quiet",
+        "aria-label": `Save ${title} as CSV`,
+        title: `Save as lowtide-${id}.csv`,
+        onclick: () => this.save(),
+      },
       "CSV",
     );
     this.root = element(
       "section",
       { id, class: "table", "aria-labelledby": `${id}-title` },
-      element("header", {}, element("h2", { id: `${id}-title` }, title), element("div", { class: "buttons" }, this.counted, this.filter, save)),
+      element(
+        "header",
+        {},
+        element("h2", { id: `${id}-title` }, title),
+        element("div", { class: "buttons" }, this.counted, this.filter, save),
+      ),
       ...(options.note ? [element("p", { class: "note" }, options.note)] : []),
       element(
         "div",
@@ -71,7 +90,10 @@ export class Table<Row> {
     const shown = this.arranged(columns, all);
     this.root.hidden = all.length === 0;
     const [one, many] = this.options.what;
-    this.counted.textContent = shown.length === all.length ? plural(all.length, one, many) : `${shown.length} of ${plural(all.length, one, many)}`;
+    this.counted.textContent =
+      shown.length === all.length
+        ? plural(all.length, one, many)
+        : `${shown.length} of ${plural(all.length, one, many)}`;
     this.drawHead(columns);
     // Rows that are there stay the same elements: what has the focus keeps it while new data arrives.
     const wanted = shown.map((row) => this.line(columns, row));
@@ -86,7 +108,10 @@ export class Table<Row> {
   private arranged(columns: TableColumn<Row>[], rows: Row[]): Row[] {
     const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (row: Row) => {
-      const text = columns.map((column) => textOf(column, row)).join("\n").toLowerCase();
+      const text = columns
+        .map((column) => textOf(column, row))
+        .join("\n")
+        .toLowerCase();
       return words.every((word) => text.includes(word));
     };
     const by = columns.find((column) => column.key === this.sorted.key) ?? columns[0];
@@ -101,8 +126,16 @@ export class Table<Row> {
     const cells = columns.map((column) => {
       const active = column.key === this.sorted.key;
       const direction = this.sorted.descending ? "descending" : "ascending";
-      const button = element("button", { type: "button", "data-sort": column.key, onclick: () => this.sort(column) }, column.title);
-      return element("th", { scope: "col", class: column.numeric ? "numeric" : undefined, "aria-sort": active ? direction : "none" }, button);
+      const button = element(
+        "button",
+        { type: "button", "data-sort": column.key, onclick: () => this.sort(column) },
+        column.title,
+      );
+      return element(
+        "th",
+        { scope: "col", class: column.numeric ? "numeric" : undefined, "aria-sort": active ? direction : "none" },
+        button,
+      );
     });
     this.head.replaceChildren(element("tr", {}, ...cells));
     if (focused) this.head.querySelector<HTMLElement>(`[data-sort="${CSS.escape(focused)}"]`)?.focus();
@@ -124,7 +157,11 @@ export class Table<Row> {
     if (line.dataset.signature !== signature) {
       line.dataset.signature = signature;
       const cell = (column: TableColumn<Row>, i: number) =>
-        element(i === 0 ? "th" : "td", { scope: i === 0 ? "row" : undefined, class: column.numeric ? "numeric" : undefined }, column.render?.(row) ?? texts[i]);
+        element(
+          i === 0 ? "th" : "td",
+          { scope: i === 0 ? "row" : undefined, class: column.numeric ? "numeric" : undefined },
+          column.render?.(row) ?? texts[i],
+        );
       line.replaceChildren(...columns.map(cell));
     }
     return line;

@@ -28,10 +28,19 @@ export function themeButton(): HTMLElement {
   let theme = remembered();
   const label = () => `Theme: ${theme}`;
   apply(theme);
-  const button = element("button", { type: "button", id: "theme", class: "quiet", onclick: () => {
-    theme = themes[(themes.indexOf(theme) + 1) % themes.length];
-    apply(theme);
-    button.textContent = label();
-  } }, label());
+  const button = element(
+    "button",
+    {
+      type: "button",
+      id: "theme",
+      class: "quiet",
+      onclick: () => {
+        theme = themes[(themes.indexOf(theme) + 1) % themes.length];
+        apply(theme);
+        button.textContent = label();
+      },
+    },
+    label(),
+  );
   return button;
 }

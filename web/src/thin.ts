@@ -21,7 +21,11 @@ export function thin(x: Float64Array, y: Float64Array, from: number, to: number,
   const scale = to > from ? buckets / (to - from) : 0;
   while (i < x.length && x[i] <= to) {
     const bucket = Math.min(buckets - 1, Math.floor((x[i] - from) * scale));
-    let count = 0, sumX = 0, sum = 0, low = Infinity, high = -Infinity;
+    let count = 0,
+      sumX = 0,
+      sum = 0,
+      low = Infinity,
+      high = -Infinity;
     for (; i < x.length && x[i] <= to && Math.min(buckets - 1, Math.floor((x[i] - from) * scale)) === bucket; ++i) {
       const value = y[i];
       if (Number.isNaN(value)) continue;
@@ -48,7 +52,8 @@ export function thin(x: Float64Array, y: Float64Array, from: number, to: number,
 
 // The first index whose value is not below `value`.
 export function lowerBound(sorted: Float64Array, value: number): number {
-  let low = 0, high = sorted.length;
+  let low = 0,
+    high = sorted.length;
   while (low < high) {
     const middle = (low + high) >> 1;
     if (sorted[middle] < value) low = middle + 1;

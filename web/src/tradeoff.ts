@@ -20,7 +20,8 @@ interface Box {
   height: number;
 }
 
-const overlaps = (a: Box, b: Box) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
+const overlaps = (a: Box, b: Box) =>
+  a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
 
 function marksOf(context: Context): Mark[] {
   return comparedGroups(context.experiment).flatMap((group) => {
@@ -45,7 +46,14 @@ function addLabels(svg: SVGSVGElement, points: Point[], colors: string[], width:
     const text = point.lines()[0];
     const size = { width: 6.8 * text.length + 4, height: 15 };
     const places: [number, number][] = [
-      [10, -7.5], [-10 - size.width, -7.5], [-size.width / 2, -24], [-size.width / 2, 9], [8, -22], [8, 8], [-8 - size.width, -22], [-8 - size.width, 8],
+      [10, -7.5],
+      [-10 - size.width, -7.5],
+      [-size.width / 2, -24],
+      [-size.width / 2, 9],
+      [8, -22],
+      [8, 8],
+      [-8 - size.width, -22],
+      [-8 - size.width, 8],
     ];
     for (const [dx, dy] of places) {
       const box = { x: point.x + dx, y: point.y + dy, ...size };
@@ -72,7 +80,13 @@ function describe(mark: Mark, metric: string, onFront: boolean): string[] {
 function seedsOf(context: Context, marks: Mark[]) {
   return marks
     .filter((mark) => mark.count > 1)
-    .flatMap((mark) => mark.group.finished.map((run) => ({ x: run.result!.relative_cost, y: metricOf(run, context.split), color: context.look.get(mark.group.key)!.color })));
+    .flatMap((mark) =>
+      mark.group.finished.map((run) => ({
+        x: run.result!.relative_cost,
+        y: metricOf(run, context.split),
+        color: context.look.get(mark.group.key)!.color,
+      })),
+    );
 }
 
 function plot(context: Context, marks: Mark[], levels: Mark[], front: Group[], width: number): PlotSvg {
@@ -93,14 +107,56 @@ function plot(context: Context, marks: Mark[], levels: Mark[], front: Group[], w
     marginRight: 24,
     marginTop: 28,
     marginBottom: 44,
-    x: { type: log ? "log" : "linear", label: "bit operations relative to fp32", labelAnchor: "center", labelArrow: "none", tickFormat: shortNumber, ticks: width < 500 ? 4 : 7, grid: true, insetLeft: 24, insetRight: 34 },
-    y: { label: `${context.split === "test" ? "test" : "held-out"} ${metric}`, labelArrow: "none", grid: true, inset: 16, ticks: 6, tickFormat: isFraction(metric) ? (v: number) => `${+(100 * v).toFixed(2)} %` : shortNumber },
+    x: {
+      type: log ? "log" : "linear",
+      label: "bit operations relative to fp32",
+      labelAnchor: "center",
+      labelArrow: "none",
+      tickFormat: shortNumber,
+      ticks: width < 500 ? 4 : 7,
+      grid: true,
+      insetLeft: 24,
+      insetRight: 34,
+    },
+    y: {
+      label: `${context.split === "test" ? "test" : "held-out"} ${metric}`,
+      labelArrow: "none",
+      grid: true,
+      inset: 16,
+      ticks: 6,
+      tickFormat: isFraction(metric) ? (v: number) => `${+(100 * v).toFixed(2)} %` : shortNumber,
+    },
     marks: [
       Plot.ruleY(levels, { y: "mean", stroke: color, strokeWidth: 1.2, strokeOpacity: 0.55 }),
-      Plot.line([...steps, ...(last ? [{ ...last, cost: edge }] : [])], { x: "cost", y: "mean", curve: "step-after", stroke: "var(--muted)", strokeDasharray: "3 4", strokeWidth: 1.3 }),
-      Plot.ruleX(marks.filter((mark) => mark.count > 1), { x: "cost", y1: (m: Mark) => m.mean - m.deviation, y2: (m: Mark) => m.mean + m.deviation, stroke: color, strokeWidth: 1.5, strokeOpacity: 0.7 }),
+      Plot.line([...steps, ...(last ? [{ ...last, cost: edge }] : [])], {
+        x: "cost",
+        y: "mean",
+        curve: "step-after",
+        stroke: "var(--muted)",
+        strokeDasharray: "3 4",
+        strokeWidth: 1.3,
+      }),
+      Plot.ruleX(
+        marks.filter((mark) => mark.count > 1),
+        {
+          x: "cost",
+          y1: (m: Mark) => m.mean - m.deviation,
+          y2: (m: Mark) => m.mean + m.deviation,
+          stroke: color,
+          strokeWidth: 1.5,
+          strokeOpacity: 0.7,
+        },
+      ),
       Plot.dot(seedsOf(context, marks), { x: "x", y: "y", fill: "color", r: 1.8, fillOpacity: 0.45 }),
-      Plot.dot(marks, { x: "cost", y: "mean", fill: color, stroke: "var(--surface)", strokeWidth: 1.5, r: 5.5, symbol: (m: Mark) => context.look.get(m.group.key)!.symbol }),
+      Plot.dot(marks, {
+        x: "cost",
+        y: "mean",
+        fill: color,
+        stroke: "var(--surface)",
+        strokeWidth: 1.5,
+        r: 5.5,
+        symbol: (m: Mark) => context.look.get(m.group.key)!.symbol,
+      }),
     ],
   }) as PlotSvg;
 }
@@ -112,13 +168,29 @@ function draw(context: Context, width: number): Drawing | null {
   const { marks, levels } = splitOff(all);
   const front = paretoFront(comparedGroups(context.experiment), context.split, metric);
   const svg = plot(context, marks, levels, front, width);
-  const x = svg.scale("x"), y = svg.scale("y");
-  const point = (mark: Mark, at: number): Point => ({ x: at, y: y.apply(mark.mean), series: "groups", lines: () => describe(mark, metric, front.includes(mark.group)) });
+  const x = svg.scale("x"),
+    y = svg.scale("y");
+  const point = (mark: Mark, at: number): Point => ({
+    x: at,
+    y: y.apply(mark.mean),
+    series: "groups",
+    lines: () => describe(mark, metric, front.includes(mark.group)),
+  });
   const ordered = [...marks].sort((a, b) => a.cost - b.cost);
   const points = ordered.map((mark) => point(mark, x.apply(mark.cost)));
-  addLabels(svg, points, ordered.map((mark) => context.look.get(mark.group.key)!.color), width);
+  addLabels(
+    svg,
+    points,
+    ordered.map((mark) => context.look.get(mark.group.key)!.color),
+    width,
+  );
   for (const level of levels) {
-    addText(svg, width - 26, y.apply(level.mean) - 5, `${level.group.label}, cost ${shortNumber(level.cost)}`, { fill: context.look.get(level.group.key)!.color, weight: 550, anchor: "end", halo: true });
+    addText(svg, width - 26, y.apply(level.mean) - 5, `${level.group.label}, cost ${shortNumber(level.cost)}`, {
+      fill: context.look.get(level.group.key)!.color,
+      weight: 550,
+      anchor: "end",
+      halo: true,
+    });
     points.push(point(level, width - 24));
   }
   return { svg, points: () => points };
@@ -129,7 +201,18 @@ function csv(context: Context): string[] {
   const rows = marksOf(context).map(({ group, cost, mean, deviation, count }) =>
     csvLine([group.label, group.line, cost, mean, count > 1 ? deviation : "", count, front.includes(group) ? 1 : 0]),
   );
-  return [csvLine(["label", "schedule", "relative_cost", `${context.split}_${context.experiment.metric}`, "deviation", "seeds", "pareto_front"]), ...rows];
+  return [
+    csvLine([
+      "label",
+      "schedule",
+      "relative_cost",
+      `${context.split}_${context.experiment.metric}`,
+      "deviation",
+      "seeds",
+      "pareto_front",
+    ]),
+    ...rows,
+  ];
 }
 
 export function tradeoff(context: Context): Figure {

@@ -15,7 +15,10 @@ export function skip(reason) {
 
 function findChromium() {
   const folders = (process.env.PATH ?? "").split(":");
-  const candidates = [process.env.LOWTIDE_CHROMIUM, ...folders.flatMap((folder) => [join(folder, "chromium"), join(folder, "google-chrome")])];
+  const candidates = [
+    process.env.LOWTIDE_CHROMIUM,
+    ...folders.flatMap((folder) => [join(folder, "chromium"), join(folder, "google-chrome")]),
+  ];
   return candidates.find((path) => path && existsSync(path));
 }
 
@@ -34,11 +37,16 @@ export function scratch() {
 }
 
 export const make = (...settings) => execFileSync(makeRuns, settings.map(String));
-export const report = (folders, html) => execFileSync(program, ["report", ...folders, "--html", html], { stdio: ["ignore", "pipe", "ignore"] });
+export const report = (folders, html) =>
+  execFileSync(program, ["report", ...folders, "--html", html], { stdio: ["ignore", "pipe", "ignore"] });
 
 // A page that fails the test for any error, and for any request beyond `allowed`.
 export async function openPage(browser, address, { allowed = /^(file|data|blob):/, ...options } = {}) {
-  const context = await browser.newContext({ viewport: { width: 1180, height: 900 }, acceptDownloads: true, ...options });
+  const context = await browser.newContext({
+    viewport: { width: 1180, height: 900 },
+    acceptDownloads: true,
+    ...options,
+  });
   const page = await context.newPage();
   const problems = [];
   page.on("pageerror", (error) => problems.push(`error: ${error.message}`));
@@ -50,17 +58,29 @@ export async function openPage(browser, address, { allowed = /^(file|data|blob):
 }
 
 export async function download(page, label) {
-  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: label, exact: true }).click()]);
+  const [file] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: label, exact: true }).click(),
+  ]);
   return { name: file.suggestedFilename(), text: readFileSync(await file.path(), "utf8") };
 }
 
 export function parseCsv(text) {
-  const [header, ...lines] = text.trimEnd().split("\n").map((line) => [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map((cell) => cell[1]?.replaceAll('""', '"') ?? cell[2]));
+  const [header, ...lines] = text
+    .trimEnd()
+    .split("\n")
+    .map((line) =>
+      [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(
+        (cell) => cell[1]?.replaceAll('""', '"') ?? cell[2],
+      ),
+    );
   return lines.map((cells) => Object.fromEntries(header.map((name, i) => [name, cells[i]])));
 }
 
 export const tableRows = (page, id) =>
-  page.locator(`#${id} tbody tr`).evaluateAll((rows) => rows.map((row) => [...row.children].map((cell) => cell.textContent)));
+  page
+    .locator(`#${id} tbody tr`)
+    .evaluateAll((rows) => rows.map((row) => [...row.children].map((cell) => cell.textContent)));
 
 // The runs as they lie on disk, read here and not by the program.
 export function readRuns(root) {
@@ -71,7 +91,10 @@ export function readRuns(root) {
       const folder = join(root, name, "..");
       try {
         const run = read(join(folder, "run.json"));
-        const lines = readFileSync(join(folder, "metrics.jsonl"), "utf8").trimEnd().split("\n").map((line) => JSON.parse(line));
+        const lines = readFileSync(join(folder, "metrics.jsonl"), "utf8")
+          .trimEnd()
+          .split("\n")
+          .map((line) => JSON.parse(line));
         const result = existsSync(join(folder, "result.json")) ? read(join(folder, "result.json")) : null;
         return [{ name: relative(root, folder), folder, run, lines, result }];
       } catch {

@@ -5,7 +5,9 @@ import { after, before, test } from "node:test";
 import { download, launch, make, openPage, parseCsv, readRuns, report, scratch, tableRows } from "./browser.mjs";
 
 const folder = scratch();
-const suite = join(folder, "suite"), html = join(folder, "report.html"), address = `file://${html}`;
+const suite = join(folder, "suite"),
+  html = join(folder, "report.html"),
+  address = `file://${html}`;
 const browser = await launch();
 let runs, page, problems;
 
@@ -21,11 +23,22 @@ after(() => browser.close());
 
 const percent = (value) => `${(100 * value).toFixed(2)} %`;
 const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
-const deviation = (values) => Math.sqrt(values.reduce((sum, value) => sum + (value - mean(values)) ** 2, 0) / (values.length - 1));
+const deviation = (values) =>
+  Math.sqrt(values.reduce((sum, value) => sum + (value - mean(values)) ** 2, 0) / (values.length - 1));
 
 test("every section is there", async () => {
   const titles = await page.locator("section:visible h2").allTextContents();
-  assert.deepEqual(titles, ["Metric against cost", "By schedule", "Learning curves", "Schedules", "Cost by layer", "Critical periods", "Loss landscapes", "Runs", "Skipped"]);
+  assert.deepEqual(titles, [
+    "Metric against cost",
+    "By schedule",
+    "Learning curves",
+    "Schedules",
+    "Cost by layer",
+    "Critical periods",
+    "Loss landscapes",
+    "Runs",
+    "Skipped",
+  ]);
   assert.equal(await page.locator("h1").textContent(), "cifar-resnet8 on fashion-mnist");
 });
 
@@ -51,7 +64,12 @@ test("the table of runs says what the folders say", async () => {
 
 test("groups are means and deviations over seeds", async () => {
   const rows = new Map((await tableRows(page, "groups")).map((cells) => [cells[0], cells]));
-  for (const [label, line] of [["CR", "CR 3:8 n=8 grad=8"], ["fp32", "fp32"], ["static 8", "static 8 grad=8"], ["deficit 80", "deficit 3:8 grad=8 steps=80"]]) {
+  for (const [label, line] of [
+    ["CR", "CR 3:8 n=8 grad=8"],
+    ["fp32", "fp32"],
+    ["static 8", "static 8 grad=8"],
+    ["deficit 80", "deficit 3:8 grad=8 steps=80"],
+  ]) {
     const tests = runs.filter(({ run }) => run.schedule === line).map(({ result }) => result.test);
     const [, count, text] = rows.get(label);
     assert.equal(count, String(tests.length));
@@ -77,15 +95,28 @@ test("saved curves are the logged lines, every one and exactly", async () => {
   const { name, text } = await download(page, "Save Learning curves as CSV");
   assert.equal(name, "lowtide-curves.csv");
   const rows = parseCsv(text);
-  assert.equal(rows.length, runs.reduce((sum, { lines }) => sum + lines.length, 0));
-  const byRun = Map.groupBy?.(rows, (row) => row.run) ?? rows.reduce((map, row) => map.set(row.run, [...(map.get(row.run) ?? []), row]), new Map());
+  assert.equal(
+    rows.length,
+    runs.reduce((sum, { lines }) => sum + lines.length, 0),
+  );
+  const byRun =
+    Map.groupBy?.(rows, (row) => row.run) ??
+    rows.reduce((map, row) => map.set(row.run, [...(map.get(row.run) ?? []), row]), new Map());
   for (const { name: run, lines } of runs) {
     for (const split of ["train", "valid", "test"]) {
       const logged = lines.filter((line) => (line.split ?? "train") === split);
       const saved = byRun.get(run).filter((row) => row.split === split);
       assert.equal(saved.length, logged.length);
       logged.forEach((line, i) => {
-        for (const key of ["step", "loss", "accuracy", "bits", "seconds", ...(split === "train" ? ["lr", "grad_bits", "relative_cost"] : [])]) assert.equal(Number(saved[i][key]), line[key], `${run} ${split} ${i} ${key}`);
+        for (const key of [
+          "step",
+          "loss",
+          "accuracy",
+          "bits",
+          "seconds",
+          ...(split === "train" ? ["lr", "grad_bits", "relative_cost"] : []),
+        ])
+          assert.equal(Number(saved[i][key]), line[key], `${run} ${split} ${i} ${key}`);
       });
     }
   }
@@ -107,7 +138,10 @@ test("critical periods and landscapes have the runs' numbers", async () => {
   for (const row of periods) {
     const run = runs.find(({ name }) => name === row.run);
     assert.equal(Number(row.test_accuracy), run.result.test);
-    assert.match(run.run.schedule, new RegExp(row.kind === "deficit" ? `steps=${row.start_or_R}$` : `from=${row.start_or_R} `));
+    assert.match(
+      run.run.schedule,
+      new RegExp(row.kind === "deficit" ? `steps=${row.start_or_R}$` : `from=${row.start_or_R} `),
+    );
   }
   const landscape = parseCsv((await download(page, "Save Loss landscapes as CSV")).text);
   assert.equal(landscape.length, 2 * 25 * 25);
@@ -117,17 +151,37 @@ test("schedules are drawn step by step", async () => {
   const rows = parseCsv((await download(page, "Save Schedules as CSV")).text);
   const steps = rows.filter((row) => row.label === "CR").reduce((sum, row) => sum + Number(row.steps), 0);
   assert.equal(steps, 800);
-  assert.deepEqual(rows.filter((row) => row.label === "deficit 160").map((row) => [row.from_step, row.steps, row.bits]), [["0", "160", "3"], ["160", "640", "8"]]);
+  assert.deepEqual(
+    rows.filter((row) => row.label === "deficit 160").map((row) => [row.from_step, row.steps, row.bits]),
+    [
+      ["0", "160", "3"],
+      ["160", "640", "8"],
+    ],
+  );
 });
 
 test("every figure is saved as an SVG that stands alone", async () => {
-  for (const title of ["Metric against cost", "Learning curves", "Schedules", "Cost by layer", "Critical periods", "Loss landscapes"]) {
+  for (const title of [
+    "Metric against cost",
+    "Learning curves",
+    "Schedules",
+    "Cost by layer",
+    "Critical periods",
+    "Loss landscapes",
+  ]) {
     const { name, text } = await download(page, `Save ${title} as SVG`);
     assert.match(name, /^lowtide-[a-z]+\.svg$/);
-    assert.doesNotMatch(text.replace(/<style>.*?<\/style>/gs, "").replace(/--plot-background: [^;"]*/g, ""), /var\(|light-dark/, `${title} needs nothing of the page`);
+    assert.doesNotMatch(
+      text.replace(/<style>.*?<\/style>/gs, "").replace(/--plot-background: [^;"]*/g, ""),
+      /var\(|light-dark/,
+      `${title} needs nothing of the page`,
+    );
     const drawn = await page.evaluate((svg) => {
       const parsed = new DOMParser().parseFromString(svg, "image/svg+xml");
-      return { broken: parsed.querySelector("parsererror")?.textContent, shapes: parsed.querySelectorAll("path, rect, circle, line").length };
+      return {
+        broken: parsed.querySelector("parsererror")?.textContent,
+        shapes: parsed.querySelectorAll("path, rect, circle, line").length,
+      };
     }, text);
     assert.equal(drawn.broken, undefined);
     assert.ok(drawn.shapes > 3, title);
@@ -162,7 +216,8 @@ test("points answer to the keyboard, and are spoken", async () => {
 });
 
 test("curves zoom by dragging and by keys", async () => {
-  const range = () => page.locator("#curves svg.together").evaluate((svg) => [Number(svg.dataset.from), Number(svg.dataset.to)]);
+  const range = () =>
+    page.locator("#curves svg.together").evaluate((svg) => [Number(svg.dataset.from), Number(svg.dataset.to)]);
   const chart = page.locator("#curves .chart");
   await chart.scrollIntoViewIfNeeded();
   const box = await chart.boundingBox();
@@ -193,12 +248,16 @@ test("curves can show other quantities on other axes", async () => {
 });
 
 test("tables sort", async () => {
-  const column = async () => (await tableRows(page, "runs")).map((cells) => parseFloat(cells[4])).filter((value) => !Number.isNaN(value));
+  const column = async () =>
+    (await tableRows(page, "runs")).map((cells) => parseFloat(cells[4])).filter((value) => !Number.isNaN(value));
   const header = page.locator("#runs th").nth(4);
   await header.getByRole("button").click();
   assert.equal(await header.getAttribute("aria-sort"), "descending");
   const falling = await column();
-  assert.deepEqual(falling, [...falling].sort((a, b) => b - a));
+  assert.deepEqual(
+    falling,
+    [...falling].sort((a, b) => b - a),
+  );
   await header.getByRole("button").press("Enter");
   assert.equal(await header.getAttribute("aria-sort"), "ascending");
   assert.deepEqual(await column(), [...falling].reverse());
@@ -208,7 +267,10 @@ test("tables sort", async () => {
 test("tables filter, and save what they show", async () => {
   const filter = page.getByLabel("Filter Runs");
   await filter.fill("window from=200");
-  assert.deepEqual((await tableRows(page, "runs")).map((cells) => cells[0]), ["critical/window-200"]);
+  assert.deepEqual(
+    (await tableRows(page, "runs")).map((cells) => cells[0]),
+    ["critical/window-200"],
+  );
   assert.equal(await page.locator("#runs .counted").textContent(), `1 of ${runs.length} runs`);
   const rows = parseCsv((await download(page, "Save Runs as CSV")).text);
   assert.equal(rows.length, 1);
@@ -219,7 +281,10 @@ test("tables filter, and save what they show", async () => {
 
 test("skipped folders are named with the reason", async () => {
   const rows = (await tableRows(page, "skipped")).map(([path, reason]) => [path.replace(`${suite}/`, ""), reason]);
-  assert.deepEqual(rows.map(([path]) => path), ["bad-line", "cut-off", "holiday", "scrambled"]);
+  assert.deepEqual(
+    rows.map(([path]) => path),
+    ["bad-line", "cut-off", "holiday", "scrambled"],
+  );
   assert.match(rows[0][1], /metrics\.jsonl:2:/);
   assert.match(rows[1][1], /run\.json is missing/);
   assert.match(rows[2][1], /not a run folder/);
@@ -246,10 +311,16 @@ test("the theme follows the system until it is chosen", async () => {
 });
 
 test("on a phone nothing runs out of the page", async () => {
-  const { page: phone, context } = await openPage(browser, address, { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
+  const { page: phone, context } = await openPage(browser, address, {
+    viewport: { width: 390, height: 844 },
+    hasTouch: true,
+    isMobile: true,
+  });
   await phone.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 8);
   assert.equal(await phone.evaluate(() => document.documentElement.scrollWidth), 390);
-  const wide = await phone.locator(".chart > svg:first-child").evaluateAll((all) => all.filter((svg) => svg.getBoundingClientRect().right > 390).length);
+  const wide = await phone
+    .locator(".chart > svg:first-child")
+    .evaluateAll((all) => all.filter((svg) => svg.getBoundingClientRect().right > 390).length);
   assert.equal(wide, 0);
   await context.close();
 });
@@ -257,7 +328,12 @@ test("on a phone nothing runs out of the page", async () => {
 test("all that can be used can be reached and seen by keyboard", async () => {
   const { page: keys, context } = await openPage(browser, address);
   const reached = new Set();
-  const wanted = await keys.evaluate(() => [...document.querySelectorAll("button, select, input, a, [tabindex='0']")].filter((node) => node.checkVisibility()).length);
+  const wanted = await keys.evaluate(
+    () =>
+      [...document.querySelectorAll("button, select, input, a, [tabindex='0']")].filter((node) =>
+        node.checkVisibility(),
+      ).length,
+  );
   for (let i = 0; i < wanted; ++i) {
     await keys.keyboard.press("Tab");
     const focused = await keys.evaluate(() => {
@@ -273,7 +349,11 @@ test("all that can be used can be reached and seen by keyboard", async () => {
   }
   assert.equal(reached.size, wanted);
   const order = [...reached];
-  assert.deepEqual(order, [...order].sort((a, b) => a - b), "in the order of the page");
+  assert.deepEqual(
+    order,
+    [...order].sort((a, b) => a - b),
+    "in the order of the page",
+  );
   await context.close();
 });
 
@@ -282,7 +362,9 @@ test("many points are thinned on screen and not in files", async () => {
   report([join(folder, "many")], join(folder, "many.html"));
   const { page: many, context, problems: troubles } = await openPage(browser, `file://${join(folder, "many.html")}`);
   await many.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 3);
-  const drawn = await many.locator("#curves svg path").evaluateAll((paths) => Math.max(...paths.map((path) => path.getAttribute("d").split("L").length)));
+  const drawn = await many
+    .locator("#curves svg path")
+    .evaluateAll((paths) => Math.max(...paths.map((path) => path.getAttribute("d").split("L").length)));
   assert.ok(drawn > 200 && drawn < 2500, `${drawn} points in the longest path`);
   const { text } = await download(many, "Save Learning curves as CSV");
   assert.equal(text.split("\n").length - 2, 2 * (50_000 + 21), "every line of both runs");
