@@ -116,7 +116,7 @@ void write_page(const fs::path& html, const Json& index, const std::vector<Loade
 }
 
 [[noreturn]] void no_runs(const std::vector<fs::path>& roots, const std::vector<SkippedFolder>& skipped) {
-  std::string why = "it holds no folder";
+  std::string why = "it holds no run folder";
   if (!skipped.empty()) why = fmt::format("{}: {}", skipped[0].path.string(), skipped[0].reason);
   throw UserError(
       fmt::format("no run to report in {}: {}; `lowtide train` makes runs", roots[0].string(), why));

@@ -34,7 +34,7 @@ const context: Context = {
     return split;
   },
 };
-let look = looks([]);
+let look = looks(nothing);
 
 // However much arrives, the page is drawn once a frame.
 let scheduled = false;
@@ -72,7 +72,7 @@ const contents = element("nav", { "aria-label": "Sections" });
 
 function update() {
   experiments = makeExperiments([...store.runs.values()]);
-  look = looks(context.experiment.groups);
+  look = looks(context.experiment);
   drawHeader();
   if (sections.length === 0 && (experiments.length > 0 || store.skipped.length > 0)) build();
   for (const section of sections) section.update();

@@ -3,7 +3,7 @@
 // more units of CIELAB, with normal vision and in the models of protanopia, deuteranopia and tritanopia of Machado et al.
 // (2009); and each contrasts with its ground by 3:1 or more, as WCAG asks of graphics.
 
-import type { Group } from "./runs";
+import type { Experiment, Group } from "./runs";
 
 const hues = 7;
 const symbols = ["circle", "triangle", "square", "diamond", "star", "wye", "plus", "times"] as const;
@@ -17,26 +17,39 @@ export interface Look {
 
 const isBaseline = (group: Group) => /^(fp32|static)\b/.test(group.line);
 
-export function looks(groups: Group[]): Map<string, Look> {
-  const map = new Map<string, Look>();
-  let baselines = 0,
-    others = 0;
-  for (const group of groups) {
-    if (isBaseline(group)) {
-      map.set(group.key, {
-        color: `var(--baseline-${1 + (baselines % 2)})`,
-        symbol: symbols[(3 - (baselines % 2)) % 4],
-        dash: dashes[Math.floor(baselines / 2) % 4],
-      });
-      ++baselines;
-    } else {
-      map.set(group.key, {
-        color: `var(--hue-${1 + (others % hues)})`,
-        symbol: symbols[Math.floor(others / hues) % symbols.length],
-        dash: dashes[Math.floor(others / hues) % dashes.length],
-      });
-      ++others;
-    }
-  }
-  return map;
+// A group keeps the look that it had first, whatever runs are added while the page is open.
+const places = new Map<string, Map<string, number>>();
+
+function place(kind: string, key: string): number {
+  const taken = places.get(kind) ?? new Map<string, number>();
+  places.set(kind, taken);
+  if (!taken.has(key)) taken.set(key, taken.size);
+  return taken.get(key)!;
+}
+
+function baselineLook(i: number): Look {
+  return {
+    color: `var(--baseline-${1 + (i % 2)})`,
+    symbol: i % 2 === 0 ? "diamond" : "square",
+    dash: dashes[Math.floor(i / 2) % 4],
+  };
+}
+
+function hueLook(i: number): Look {
+  const turn = Math.floor(i / hues);
+  return {
+    color: `var(--hue-${1 + (i % hues)})`,
+    symbol: symbols[turn % symbols.length],
+    dash: dashes[turn % dashes.length],
+  };
+}
+
+export function looks({ key: experiment, groups }: Experiment): Map<string, Look> {
+  return new Map(
+    groups.map((group) => {
+      const baseline = isBaseline(group);
+      const i = place(`${baseline} ${experiment}`, group.key);
+      return [group.key, baseline ? baselineLook(i) : hueLook(i)];
+    }),
+  );
 }

@@ -39,7 +39,7 @@ function groupColumns(context: Context): TableColumn<Group>[] {
   const { metric } = context.experiment;
   const front = new Set(paretoFront(comparedGroups(context.experiment), context.split, metric));
   const measured = (split: Split, title: string): TableColumn<Group> => ({
-    key: `${split}_${metric}`,
+    key: split,
     title,
     numeric: true,
     value: (group) => groupStatistics(group, split)?.mean ?? NaN,
@@ -122,7 +122,7 @@ export const groupsTable = (context: Context) =>
     columns: () => groupColumns(context),
     rows: () => [...context.experiment.groups],
     keyOf: (group) => group.key,
-    sorted: { key: `test_${context.experiment.metric}`, descending: !lowerIsBetter(context.experiment.metric) },
+    sorted: { key: "test", descending: !lowerIsBetter(context.experiment.metric) },
     what: ["schedule", "schedules"],
   });
 
