@@ -89,9 +89,9 @@ void LiveRuns::look() {
   const auto now = std::chrono::steady_clock::now();
   if (looked_ && now - *looked_ < kLookEvery) return;
   looked_ = now;
-  RunScan scan;
+  FoundRuns scan;
   try {
-    scan = scan_runs(root_);
+    scan = find_runs(root_);
   } catch (const UserError& error) {
     scan.skipped.push_back({root_, error.what()});  // the folder itself went away
   }
@@ -117,7 +117,7 @@ Json LiveRuns::entry(const fs::path& folder, const Run& run) const {
 Json LiveRuns::changes(std::uint64_t since) {
   const std::lock_guard lock(mutex_);
   look();
-  std::vector<SkippedFolder> skipped = foreign_;
+  std::vector<UnreadableFolder> skipped = foreign_;
   ScheduleRuns schedules;
   Json ids = Json::array(), changed = Json::array();
   for (const auto& [folder, run] : runs_) {

@@ -35,11 +35,11 @@ struct LoadedRun {
 };
 
 // Each run once, also where a root lies in another.
-std::vector<FoundRun> find_runs(const std::vector<fs::path>& roots, std::vector<SkippedFolder>& skipped) {
+std::vector<FoundRun> find_runs(const std::vector<fs::path>& roots, std::vector<UnreadableFolder>& skipped) {
   std::vector<FoundRun> found;
   std::set<fs::path> seen;
   for (const fs::path& root : roots) {
-    RunScan scan = scan_runs(root);
+    FoundRuns scan = find_runs(root);
     for (const fs::path& folder : scan.runs) {
       if (seen.insert(fs::canonical(folder)).second) found.push_back({root, folder});
     }
@@ -115,7 +115,7 @@ void write_page(const fs::path& html, const Json& index, const std::vector<Loade
   });
 }
 
-[[noreturn]] void no_runs(const std::vector<fs::path>& roots, const std::vector<SkippedFolder>& skipped) {
+[[noreturn]] void no_runs(const std::vector<fs::path>& roots, const std::vector<UnreadableFolder>& skipped) {
   std::string why = "it holds no run folder";
   if (!skipped.empty()) why = fmt::format("{}: {}", skipped[0].path.string(), skipped[0].reason);
   throw UserError(

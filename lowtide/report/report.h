@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "lowtide/report/run_scan.h"
+#include "lowtide/report/run_search.h"
 
 namespace lowtide {
 
 struct ReportOutcome {
   std::size_t runs = 0;
-  std::vector<SkippedFolder> skipped;
+  std::vector<UnreadableFolder> skipped;
   std::uintmax_t bytes = 0;
 };
 

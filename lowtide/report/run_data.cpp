@@ -192,9 +192,9 @@ void ScheduleRuns::add(const Json& run) {
   if (!runs_.contains(key)) runs_[key] = schedule_runs(line, steps);
 }
 
-Json to_json(const std::vector<SkippedFolder>& skipped) {
+Json to_json(const std::vector<UnreadableFolder>& skipped) {
   Json json = Json::array();
-  for (const SkippedFolder& folder : skipped)
+  for (const UnreadableFolder& folder : skipped)
     json.push_back({{"path", folder.path.string()}, {"reason", folder.reason}});
   return json;
 }

@@ -7,7 +7,7 @@
 
 #include "lowtide/base/json.h"
 #include "lowtide/report/metrics.h"
-#include "lowtide/report/run_scan.h"
+#include "lowtide/report/run_search.h"
 
 namespace lowtide {
 
@@ -37,6 +37,6 @@ class ScheduleRuns {
   Json runs_ = Json::object();
 };
 
-Json to_json(const std::vector<SkippedFolder>& skipped);
+Json to_json(const std::vector<UnreadableFolder>& skipped);
 
 }  // namespace lowtide

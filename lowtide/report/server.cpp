@@ -137,7 +137,7 @@ void ReportServer::Implementation::bind() {
 
 ReportServer::ReportServer(const ServeOptions& options) {
   report_page();
-  scan_runs(options.root);
+  find_runs(options.root);
   implementation_ = std::make_unique<Implementation>(options);
   implementation_->refuse_other_hosts();
   implementation_->route();

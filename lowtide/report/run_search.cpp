@@ -1,4 +1,4 @@
-#include "lowtide/report/run_scan.h"
+#include "lowtide/report/run_search.h"
 
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ bool is_half_a_run(const RunPaths& paths) {
   return is_there(paths.metrics()) || is_there(paths.result()) || is_there(paths.checkpoints());
 }
 
-std::vector<fs::path> folders_in(const fs::path& folder, RunScan& scan) {
+std::vector<fs::path> folders_in(const fs::path& folder, FoundRuns& scan) {
   std::vector<fs::path> folders;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     if (entry.is_symlink() && entry.is_directory()) {
@@ -36,9 +36,9 @@ std::vector<fs::path> folders_in(const fs::path& folder, RunScan& scan) {
   return folders;
 }
 
-bool search(const fs::path& folder, bool is_root, RunScan& scan);
+bool search(const fs::path& folder, bool is_root, FoundRuns& scan);
 
-bool search_inside(const fs::path& folder, bool is_root, RunScan& scan) {
+bool search_inside(const fs::path& folder, bool is_root, FoundRuns& scan) {
   bool found = false;
   std::vector<fs::path> foreign;
   for (const fs::path& inner : folders_in(folder, scan)) {
@@ -56,7 +56,7 @@ bool search_inside(const fs::path& folder, bool is_root, RunScan& scan) {
 }
 
 // Whether the folder is told of: as a run, as one that was skipped, or by what is in it.
-bool search(const fs::path& folder, bool is_root, RunScan& scan) {
+bool search(const fs::path& folder, bool is_root, FoundRuns& scan) {
   const RunPaths paths{folder};
   try {
     if (is_there(paths.run())) {
@@ -74,12 +74,12 @@ bool search(const fs::path& folder, bool is_root, RunScan& scan) {
 
 }  // namespace
 
-RunScan scan_runs(const fs::path& root) {
+FoundRuns find_runs(const fs::path& root) {
   std::error_code error;
   if (!fs::is_directory(root, error))
     throw UserError(
         fmt::format("{}: not a folder; expected a run folder, or a folder of such", root.string()));
-  RunScan scan;
+  FoundRuns scan;
   search(root, true, scan);
   std::sort(scan.skipped.begin(), scan.skipped.end(),
             [](const auto& a, const auto& b) { return a.path < b.path; });
