@@ -9,6 +9,8 @@ std::span<const Command> commands() {
       Command{"train", train_command, "train on a schedule; writes a run folder, resumes one"},
       Command{"eval", eval_command, "evaluate a checkpoint at a declared precision"},
       Command{"compare", compare_command, "finished runs in one table"},
+      Command{"report", report_command, "a page of figures and tables about runs, in one file"},
+      Command{"serve", serve_command, "the same page, live, while runs go on"},
       Command{"schedule", schedule_command, "draw a precision schedule, with its cost; compare the ten"},
       Command{"cost", cost_command, "bit operations of a recipe, layer by layer, without training"},
       Command{"range-test", range_test_command, "the lowest bits at which a network learns"},

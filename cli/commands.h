@@ -23,7 +23,9 @@ int cost_command(int argc, char** argv);
 int eval_command(int argc, char** argv);
 int models_command(int argc, char** argv);
 int range_test_command(int argc, char** argv);
+int report_command(int argc, char** argv);
 int schedule_command(int argc, char** argv);
+int serve_command(int argc, char** argv);
 int study_command(int argc, char** argv);
 int train_command(int argc, char** argv);
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The same small network in full precision, in static 8 bits and on a cyclic schedule, on real images; then a table.
+# The same small network in full precision, in static 8 bits and on a cyclic schedule, on real images; then a table and a
+# report.
 # LOWTIDE_DEMO_STEPS makes it shorter. Interrupted, it goes on where it was.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,3 +20,7 @@ build/lowtide compare "${runs[@]}"
 echo
 echo "cost: bit operations relative to fp32, as the papers count them. On a CPU the simulated engine saves bit operations,"
 echo "not time: it rounds floats and multiplies floats. The runs are in runs/; tensorboard --logdir runs shows their curves."
+echo
+if build/lowtide report "${runs[@]}" --html runs/demo.html >/dev/null; then
+  echo "The report of these runs, a page for the browser: $PWD/runs/demo.html"
+fi

@@ -1,33 +1,54 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Lowtide builds with, those that are missing and no others; `setup.sh checks` also
-# those of make format and make tidy.
+# Installs what Lowtide builds with, what is missing and nothing else: Debian packages, and the packages of the report's
+# page from npm; `setup.sh checks` also those of make format and make tidy.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 packages=(
   build-essential cmake ninja-build ccache pkg-config git
-  libtorch-dev libopenblas-dev libdnnl-dev
-  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
+  libtorch-dev libopenblas-dev 
+  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libsimdjson-dev libcpp-httplib-dev
   zlib1g-dev libjpeg-dev libpng-dev libexpat1-dev libutf8proc-dev
   libgtest-dev libbenchmark-dev
   clang libclang-rt-14-dev
+  chromium
   dataset-fashion-mnist
 )
+# A Node from elsewhere serves as well, and Debian's npm would not go with it.
+command -v node >/dev/null || packages+=(nodejs)
+command -v npm >/dev/null || packages+=(npm)
 if [ "${1:-}" = checks ]; then packages+=(clang-format clang-tidy libomp-dev); fi
 
-command -v dpkg-query >/dev/null || { echo "setup: not a Debian system; install by hand: ${packages[*]}" >&2; exit 0; }
+install_packages() {
+  command -v dpkg-query >/dev/null || { echo "setup: not a Debian system; install by hand: ${packages[*]}" >&2; return; }
+  local missing=() package status
+  for package in "${packages[@]}"; do
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$status" = installed ] || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
 
-missing=()
-for package in "${packages[@]}"; do
-  status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-  [ "$status" = installed ] || missing+=("$package")
-done
-[ ${#missing[@]} -eq 0 ] && exit 0
+  echo "setup: installing ${missing[*]}"
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "setup: run as root, or install sudo, to install: ${missing[*]}" >&2; exit 1; }
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" apt-get update -q
+  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}"
+}
 
-echo "setup: installing ${missing[*]}"
-as_root=()
-if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || { echo "setup: run as root, or install sudo, to install: ${missing[*]}" >&2; exit 1; }
-  as_root=(sudo)
-fi
-"${as_root[@]}" apt-get update -q
-DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}"
+# A copy of the lock file beside the packages tells which they are.
+install_page_packages() {
+  cmp -s web/package-lock.json web/node_modules/.installed-lock && return
+  command -v npm >/dev/null || { echo "setup: npm is missing; the program is built without the report's page" >&2; return; }
+  echo "setup: npm ci in web/"
+  if (cd web && npm ci --no-progress >/dev/null); then
+    cp web/package-lock.json web/node_modules/.installed-lock
+  else
+    echo "setup: npm ci failed; the program is built without the report's page" >&2
+  fi
+}
+
+install_packages
+install_page_packages

@@ -7,8 +7,7 @@
 namespace lowtide {
 namespace {
 
-// 2^48 MACs · 2^56 items · 3·2^10 bit operations < 2^116 a layer: 4096 layers fit 128 bits.
-constexpr std::int64_t kMostMacs = std::int64_t{1} << 48;
+// With 2^48 MACs: 2^48 · 2^56 items · 3·2^10 bit operations < 2^116 a layer, and 4096 layers fit 128 bits.
 constexpr std::int64_t kMostItems = std::int64_t{1} << 56;
 
 Json layers_json(const std::vector<Ledger::Layer>& layers) {

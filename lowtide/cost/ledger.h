@@ -17,9 +17,11 @@ namespace lowtide {
 // over scheduled bits, in O(log of the different bits); products are taken when asked.
 class Ledger {
  public:
+  static constexpr std::int64_t kMostMacs = std::int64_t{1} << 48;
+
   struct Layer {
     std::string name;
-    std::int64_t macs = 0;  // of the forward pass, for one item (an image, a token, a node)
+    std::int64_t macs = 0;  // of the forward pass, for one item (an image, a token, a node); up to kMostMacs
     LayerPrecision precision;
     bool operator==(const Layer&) const = default;
   };

@@ -154,4 +154,25 @@ void for_each_piece(const std::filesystem::path& path, const std::function<void(
   inflate_members(file.bytes(), output, path.string());
 }
 
+std::string compress_gzip_runs(std::string_view bytes) {
+  z_stream stream{};
+  // Level 1 of 9, the largest window in the gzip format, the most memory.
+  LOWTIDE_CHECK(deflateInit2(&stream, 1, Z_DEFLATED, 15 + 16, MAX_MEM_LEVEL, Z_RLE) == Z_OK,
+                "zlib did not start");
+  std::string compressed(deflateBound(&stream, bytes.size()), '\0');
+  stream.next_out = reinterpret_cast<Bytef*>(compressed.data());
+  int status = Z_OK;
+  while (status == Z_OK) {  // more than once only where there are more bytes than zlib counts
+    const std::size_t left = bytes.size() - stream.total_in;
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + stream.total_in));
+    stream.avail_in = static_cast<uInt>(std::min(left, kMaxZlibChunk));
+    stream.avail_out = static_cast<uInt>(std::min(compressed.size() - stream.total_out, kMaxZlibChunk));
+    status = deflate(&stream, left <= kMaxZlibChunk ? Z_FINISH : Z_NO_FLUSH);
+  }
+  compressed.resize(stream.total_out);
+  deflateEnd(&stream);
+  LOWTIDE_CHECK(status == Z_STREAM_END, "zlib did not finish");
+  return compressed;
+}
+
 }  // namespace lowtide

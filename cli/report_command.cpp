@@ -1,0 +1,28 @@
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/parse.h"
+#include "cli/runtime.h"
+#include "lowtide/report/report.h"
+
+namespace lowtide {
+
+int report_command(int argc, char** argv) {
+  std::vector<std::filesystem::path> folders;
+  std::filesystem::path html;
+  CLI::App app(
+      "Write a page about runs: metric against cost, learning curves with the bits, schedules, layers,\n"
+      "critical periods, landscapes, tables. It opens from disk, without a network or this program.",
+      "report");
+  app.add_option("DIR", folders, "run folders, or folders that hold such")->required()->type_name("");
+  app.add_option("--html", html, "write the page to this file")->required()->type_name("FILE");
+  if (const auto code = parse(app, argc, argv)) return *code;
+  const ReportOutcome outcome = write_report(folders, html, program_version());
+  for (const UnreadableFolder& folder : outcome.skipped)
+    fmt::print(stderr, "skipped {}: {}\n", folder.path.string(), folder.reason);
+  fmt::print("{}: {} run{}, {:.1f} MB\n", html.string(), outcome.runs, outcome.runs == 1 ? "" : "s",
+             static_cast<double>(outcome.bytes) / 1e6);
+  return 0;
+}
+
+}  // namespace lowtide

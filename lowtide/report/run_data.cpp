@@ -1,0 +1,202 @@
+#include "lowtide/report/run_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <system_error>
+
+#include "lowtide/base/error.h"
+#include "lowtide/cost/ledger.h"
+#include "lowtide/io/safetensors.h"
+#include "lowtide/report/landscape.h"
+#include "lowtide/schedule/runs.h"
+#include "lowtide/train/recipe.h"
+#include "lowtide/train/run_folder.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Beyond this many changes of bits a picture shows a band; it is then drawn from what was logged.
+constexpr std::size_t kMostBitRuns = 4096;
+
+Json read_plain(const fs::path& path) { return is_plain_file(path) ? read_run_file(path) : Json(); }
+
+// What two runs must agree in to be one experiment repeated with other seeds: the recipe without the seed,
+// without what only says how it ran and where its data lay, and with the schedule's whole line in the place
+// of the keys that it is made of.
+Json variant_of(const Json& run) {
+  static const Json everything = to_json(Recipe{}), essential = essence(Recipe{});
+  Json variant{{"schedule", run.at("schedule")}};
+  for (const auto& [key, value] : run.at("recipe").items()) {
+    const bool only_running = everything.contains(key) && !essential.contains(key);
+    if (!only_running && !variant.contains(key)) variant[key] = value;
+  }
+  for (const char* key : {"seed", "data-dir", "bits", "grad-bits", "cycles", "k", "c"}) variant.erase(key);
+  return variant;
+}
+
+// What the page needs to know of a schedule beyond its line.
+Json describe_schedule(const std::string& line) {
+  try {
+    const ScheduleSpec spec = parse_schedule(line);
+    Json json{{"name", spec.delay ? "delayed" : spec.name}, {"low", spec.bits.low}, {"high", spec.bits.high}};
+    if (spec.name == "deficit") json["deficit"] = spec.steps;
+    if (spec.name == "window") json["window"] = {spec.from, spec.to};
+    return json;
+  } catch (const UserError&) {
+    return {{"name", line.substr(0, line.find(' '))}};  // a newer program's: shown, not understood
+  }
+}
+
+// From the ledger in the last checkpoint: the one place in a run folder that knows of layers.
+Json layers_of(const RunPaths& paths) {
+  const std::vector<std::int64_t> steps = checkpoint_steps(paths);
+  if (steps.empty()) throw UserError("there is no checkpoint, and so no ledger");
+  const fs::path path = paths.checkpoint(steps.back());
+  if (!is_plain_file(path)) throw UserError(fmt::format("{} is gone", path.filename().string()));
+  const SafetensorsFile file(path);
+  const auto state = file.metadata().find("lowtide");
+  if (state == file.metadata().end())
+    throw UserError(fmt::format("{} holds no state", path.filename().string()));
+  const Json saved = Json::parse(state->second).at("ledger");
+  Ledger ledger;
+  for (const Json& layer : saved.at("layers")) {
+    const std::int64_t macs = layer.at(1);
+    if (macs < 0 || macs > Ledger::kMostMacs)
+      throw UserError(fmt::format("{}: impossible MACs", path.filename().string()));
+    ledger.add_layer(layer.at(0), macs, parse_layer_precision(layer.at(2).get<std::string>()));
+  }
+  ledger.restore(saved);
+  return ledger.to_json().at("layers");
+}
+
+// A part of the report that a run may lack: its value, or why it is not there.
+template <typename Read>
+void add_part(Json& about, const std::string& key, Read read) {
+  try {
+    about[key] = read();
+  } catch (const UserError& error) {
+    about[key + "_missing"] = error.what();
+  } catch (const Json::exception& error) {
+    about[key + "_missing"] = fmt::format("not of this program's format ({})", error.what());
+  }
+}
+
+Json total_steps_of(const Json& run, const Json& result) {
+  if (result.is_object() && result.contains("steps")) return result.at("steps");
+  const std::int64_t asked = run.at("recipe").value("steps", std::int64_t{0});
+  return asked > 0 ? Json(asked) : Json();
+}
+
+// The task's metric: what a line has beside the keys that all tasks share.
+std::string metric_name(const Json& result, const MetricsTable& train) {
+  if (result.is_object()) return result.at("metric");
+  constexpr std::array<std::string_view, 7> kShared{"step",      "loss",          "lr",     "bits",
+                                                    "grad_bits", "relative_cost", "seconds"};
+  for (const Column& column : train.columns) {
+    if (std::find(kShared.begin(), kShared.end(), column.name) == kShared.end()) return column.name;
+  }
+  return "accuracy";
+}
+
+void check_result(const Json& result) {
+  if (!result.at("metric").is_string()) throw UserError("result.json: metric is not a name");
+  for (const char* key : {"test", "relative_cost", "seconds", "steps"}) {
+    if (!result.at(key).is_number() && !result.at(key).is_null())
+      throw UserError(fmt::format("result.json: {} is {}, not a number", key, result.at(key).dump()));
+  }
+}
+
+}  // namespace
+
+bool is_plain_file(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (status.type() == fs::file_type::not_found) return false;
+  if (error) throw UserError(fmt::format("{}: {}", path.filename().string(), error.message()));
+  if (!fs::is_regular_file(status)) {
+    throw UserError(fmt::format("{} is not a plain file{}", path.filename().string(),
+                                fs::is_symlink(status) ? "; symbolic links are not followed" : ""));
+  }
+  return true;
+}
+
+Json read_run(const fs::path& folder) {
+  const RunPaths paths{folder};
+  const Json run = read_plain(paths.run()), result = read_plain(paths.result());
+  if (run.is_null()) throw UserError("run.json is missing");
+  if (run.value("format", Json()) != kRunFormat) {
+    throw UserError(fmt::format("run.json is of format {}; this program reads format {}",
+                                run.value("format", Json()).dump(), kRunFormat));
+  }
+  try {
+    if (result.is_object()) check_result(result);
+    const std::string line = run.at("schedule");
+    Json about{{"schedule", line},
+               {"spec", describe_schedule(line)},
+               {"seed", run.at("seed")},
+               {"model", run.at("recipe").at("model").get<std::string>()},
+               {"data", run.at("recipe").value("data", "")},
+               {"data_dir", run.at("recipe").value("data-dir", "")},
+               {"variant", variant_of(run)},
+               {"total_steps", total_steps_of(run, result)},
+               {"result", result}};
+    for (const char* key : {"program", "torch", "device", "threads", "started"})
+      about[key] = run.value(key, Json());
+    add_part(about, "layers", [&] { return layers_of(paths); });
+    if (is_plain_file(landscape_path(folder)))
+      add_part(about, "landscape", [&] { return read_landscape(landscape_path(folder)); });
+    return about;
+  } catch (const Json::exception& error) {
+    throw UserError(fmt::format("run.json or result.json is not of this format ({})", error.what()));
+  }
+}
+
+Json describe_lines(const Metrics& metrics, const Json& result) {
+  const MetricsTable& train = metrics.train();
+  Json last = Json::object();
+  if (train.rows > 0) {
+    for (const Column& column : train.columns) last[column.name] = column.values.back();
+  }
+  return {{"lines", train.rows}, {"last", last}, {"metric", metric_name(result, train)}};
+}
+
+Json schedule_runs(const std::string& line, std::int64_t total_steps) {
+  try {
+    const ScheduleSpec spec = parse_schedule(line);
+    if (spec.name == "progressive" || total_steps <= 0) return nullptr;
+    Json runs = Json::array();
+    for (const BitRun& run : run_lengths(*make_schedule(spec, total_steps), total_steps)) {
+      if (!runs.empty() && runs.back()[0] == run.bits.forward) {
+        runs.back()[1] = runs.back()[1].get<std::int64_t>() + run.count;
+      } else {
+        runs.push_back({run.bits.forward, run.count});
+      }
+      if (runs.size() > kMostBitRuns) return nullptr;
+    }
+    return runs;
+  } catch (const UserError&) {
+    return nullptr;
+  }
+}
+
+void ScheduleRuns::add(const Json& run) {
+  if (!run.at("total_steps").is_number_integer()) return;
+  const std::string line = run.at("schedule");
+  const std::int64_t steps = run.at("total_steps");
+  const std::string key = fmt::format("{}|{}", line, steps);
+  if (!runs_.contains(key)) runs_[key] = schedule_runs(line, steps);
+}
+
+Json to_json(const std::vector<UnreadableFolder>& skipped) {
+  Json json = Json::array();
+  for (const UnreadableFolder& folder : skipped)
+    json.push_back({{"path", folder.path.string()}, {"reason", folder.reason}});
+  return json;
+}
+
+}  // namespace lowtide

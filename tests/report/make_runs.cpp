@@ -1,0 +1,89 @@
+// Run folders of made-up numbers, for the tests of the page and to measure the report:
+//   make_runs suite DIR            schedules × seeds, deficits, windows, landscapes, one unfinished, some damaged
+//   make_runs many DIR RUNS LINES  so many runs of so many logged lines
+//   make_runs growing DIR          one run that is not finished
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "lowtide/io/file.h"
+#include "lowtide/schedule/cycles.h"
+#include "tests/report/made_up_run.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using lowtide::MadeUpRun;
+using lowtide::write_run;
+
+void write_suite(const fs::path& root) {
+  std::vector<std::string> schedules{"fp32", "static 8 grad=8"};
+  for (const auto& cyclic : lowtide::cyclic_schedules())
+    schedules.push_back(fmt::format("{} 3:8 n=8 grad=8", cyclic.name));
+  for (const std::string& schedule : schedules) {
+    const std::string name = schedule.substr(0, schedule.find(' '));
+    for (const int seed : {1, 2, 3}) {
+      MadeUpRun run{.schedule = schedule, .seed = static_cast<std::uint64_t>(seed), .steps = 800};
+      run.landscape = seed == 1 && (name == "static" || name == "RR");
+      write_run(root / fmt::format("{}-seed{}", name, seed), run);
+    }
+  }
+  for (const int length : {80, 160, 320, 480}) {
+    for (const int seed : {1, 2}) {
+      write_run(root / "critical" / fmt::format("deficit-{}-seed{}", length, seed),
+                {.schedule = fmt::format("deficit 3:8 grad=8 steps={}", length),
+                 .seed = static_cast<std::uint64_t>(seed),
+                 .steps = 800});
+    }
+  }
+  for (const int start : {0, 100, 200, 400, 600}) {
+    write_run(root / "critical" / fmt::format("window-{}", start),
+              {.schedule = fmt::format("window 3:8 grad=8 from={} to={}", start, start + 160), .steps = 800});
+  }
+  write_run(root / "stopped",
+            {.schedule = "RR 4:6 n=4 grad=8", .steps = 800, .finished = false, .stopped_at = 430});
+}
+
+void write_damaged(const fs::path& root) {
+  const auto write = [&](const fs::path& path, std::string_view text) {
+    fs::create_directories(path.parent_path());
+    lowtide::write_atomically(path, text);
+  };
+  write(root / "cut-off" / "metrics.jsonl", "{\"step\":10}\n");
+  write(root / "holiday" / "photo.txt", "not a run");
+  write(root / "scrambled" / "run.json", "{\"format\": 1, ");
+  write_run(root / "bad-line", {});
+  write(root / "bad-line" / "metrics.jsonl",
+        "{\"step\":10,\"loss\":1}\n{\"step\":20,\"lo\n{\"step\":30,\"loss\":1}\n");
+}
+
+void write_many(const fs::path& root, int runs, std::int64_t lines) {
+  const auto& ten = lowtide::cyclic_schedules();
+  for (int i = 0; i < runs; ++i) {
+    const auto& cyclic = ten[static_cast<std::size_t>(i) % ten.size()];
+    write_run(root / fmt::format("run-{:03}", i), {.schedule = fmt::format("{} 3:8 n=8 grad=8", cyclic.name),
+                                                   .seed = static_cast<std::uint64_t>(i) / ten.size() + 1,
+                                                   .steps = lines,
+                                                   .log_every = 1,
+                                                   .eval_every = std::max<std::int64_t>(1, lines / 20)});
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view what = argc > 2 ? argv[1] : "";
+  if (what == "suite") {
+    write_suite(argv[2]);
+    write_damaged(argv[2]);
+  } else if (what == "many" && argc == 5) {
+    write_many(argv[2], std::atoi(argv[3]), std::atoll(argv[4]));
+  } else if (what == "growing") {
+    write_run(argv[2], {.steps = 800, .finished = false, .stopped_at = 100});
+  } else {
+    fmt::print(stderr, "usage: make_runs suite DIR | many DIR RUNS LINES | growing DIR\n");
+    return 2;
+  }
+  return 0;
+}

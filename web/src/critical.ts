@@ -1,0 +1,192 @@
+// Critical periods: what low precision early, or for a while, leaves behind.
+
+import * as Plot from "@observablehq/plot";
+import type { Context } from "./context";
+import { csvLine } from "./export";
+import { Figure, type Drawing, type Point } from "./figure";
+import { grouped, isFraction, metricText, plural, shortNumber, spreadText } from "./format";
+import { metricOf, statistics, type Group, type Run, type Statistics } from "./runs";
+import { addText, plotStyle, together, type Placed, type PlotSvg } from "./svg";
+
+interface Period extends Statistics {
+  kind: "deficit" | "window";
+  series: string; // bits, and of a window its length
+  at: number; // R, or the window's start
+  runs: Run[];
+}
+
+// Runs of one deficit or window, whatever else in their recipe follows from it (a longer run, later decays).
+function periodsOf(context: Context): Period[] {
+  const found = new Map<string, Period & { values: number[] }>();
+  for (const run of context.experiment.runs) {
+    const { deficit, window, low, high } = run.spec;
+    const value = metricOf(run, context.split);
+    if ((deficit === undefined && window === undefined) || !Number.isFinite(value)) continue;
+    const series = window
+      ? `${grouped(window[1] - window[0])} steps at ${low} bits, else ${high}`
+      : `${low} bits, then ${high}`;
+    const at = window ? window[0] : deficit!;
+    const key = `${window ? "window" : "deficit"}|${series}|${at}`;
+    const period = found.get(key) ?? {
+      kind: window ? "window" : "deficit",
+      series,
+      at,
+      runs: [],
+      values: [],
+      mean: 0,
+      deviation: 0,
+      count: 0,
+    };
+    period.runs.push(run);
+    period.values.push(value);
+    found.set(key, period);
+  }
+  return [...found.values()]
+    .map((period) => ({ ...period, ...statistics(period.values)! }))
+    .sort((a, b) => a.series.localeCompare(b.series) || a.at - b.at);
+}
+
+// What the high precision gives without a deficit.
+function baselineOf(context: Context): (Statistics & { group: Group }) | null {
+  const highs = new Set(
+    context.experiment.runs
+      .filter((run) => run.spec.deficit !== undefined || run.spec.window)
+      .map((run) => run.spec.high),
+  );
+  const group = context.experiment.groups.find(
+    (candidate) => candidate.runs[0].spec.name === "static" && highs.has(candidate.runs[0].spec.high),
+  );
+  const known = group && statistics(group.finished.map((run) => metricOf(run, context.split)));
+  return group && known ? { ...known, group } : null;
+}
+
+const hues = ["var(--hue-1)", "var(--hue-2)", "var(--hue-3)", "var(--hue-4)", "var(--hue-5)"];
+
+function panel(context: Context, periods: Period[], title: string, width: number): { svg: PlotSvg; points: Point[] } {
+  const { metric } = context.experiment;
+  const baseline = baselineOf(context);
+  const series = [...new Set(periods.map((period) => period.series))];
+  const color = (period: Period) => hues[series.indexOf(period.series) % hues.length];
+  const svg = Plot.plot({
+    style: plotStyle,
+    width,
+    height: 290,
+    marginLeft: 56,
+    marginRight: 20,
+    marginTop: 30 + 15 * series.length,
+    marginBottom: 42,
+    x: {
+      label: title,
+      labelAnchor: "center",
+      labelArrow: "none",
+      tickFormat: shortNumber,
+      ticks: 5,
+      insetLeft: 10,
+      insetRight: 10,
+    },
+    y: {
+      label: `${context.split === "test" ? "test" : "held-out"} ${metric}`,
+      labelArrow: "none",
+      grid: true,
+      ticks: 5,
+      inset: 10,
+      tickFormat: isFraction(metric) ? (v: number) => `${+(100 * v).toFixed(2)} %` : shortNumber,
+    },
+    marks: [
+      ...(baseline ? [Plot.ruleY([baseline.mean], { stroke: "var(--baseline-2)", strokeDasharray: "3 4" })] : []),
+      Plot.line(periods, { x: "at", y: "mean", z: "series", stroke: color, strokeWidth: 1.6 }),
+      Plot.ruleX(
+        periods.filter((period) => period.count > 1),
+        {
+          x: "at",
+          y1: (p: Period) => p.mean - p.deviation,
+          y2: (p: Period) => p.mean + p.deviation,
+          stroke: color,
+          strokeOpacity: 0.7,
+        },
+      ),
+      Plot.dot(periods, { x: "at", y: "mean", fill: color, stroke: "var(--surface)", r: 4.5 }),
+    ],
+  }) as PlotSvg;
+  series.forEach((name, i) => addText(svg, 56, 30 + 15 * i, name, { fill: hues[i % hues.length], weight: 550 }));
+  const x = svg.scale("x"),
+    y = svg.scale("y");
+  if (baseline)
+    addText(svg, width - 20, y.apply(baseline.mean) - 5, baseline.group.label, { fill: "var(--muted)", anchor: "end" });
+  const points = periods.map((period): Point => ({
+    x: x.apply(period.at),
+    y: y.apply(period.mean),
+    series: period.series,
+    lines: () => [
+      period.series,
+      `${period.kind === "deficit" ? "first" : "from step"} ${grouped(period.at)}${period.kind === "deficit" ? " steps" : ""}`,
+      `${metric} ${metricText(metric, period.mean)}${period.count > 1 ? ` ± ${spreadText(metric, period.deviation)}` : ""}`,
+      plural(period.count, "seed"),
+    ],
+  }));
+  return { svg, points };
+}
+
+function draw(context: Context, width: number): Drawing | null {
+  const periods = periodsOf(context);
+  const kinds = (["deficit", "window"] as const).filter((kind) => periods.some((period) => period.kind === kind));
+  if (kinds.length === 0) return null;
+  const titles = { deficit: "length of the deficit R, in steps", window: "start of the window, step" };
+  const beside = kinds.length === 2 && width >= 640;
+  const each = beside ? width / 2 : width;
+  const placed: Placed[] = [],
+    points: Point[] = [];
+  kinds.forEach((kind, i) => {
+    const drawn = panel(
+      context,
+      periods.filter((period) => period.kind === kind),
+      titles[kind],
+      each,
+    );
+    const x = beside ? i * each : 0,
+      y = beside ? 0 : i * 300;
+    placed.push({ svg: drawn.svg, x, y });
+    points.push(...drawn.points.map((point) => ({ ...point, x: point.x + x, y: point.y + y })));
+  });
+  return { svg: together(width, beside || kinds.length === 1 ? 290 : 590, placed), points: () => points };
+}
+
+function csv(context: Context): string[] {
+  const rows = periodsOf(context).flatMap((period) =>
+    period.runs.map((run) =>
+      csvLine([
+        period.kind,
+        run.spec.low,
+        run.spec.high,
+        period.at,
+        run.spec.window ? run.spec.window[1] - run.spec.window[0] : period.at,
+        run.name,
+        run.seed,
+        metricOf(run, context.split),
+      ]),
+    ),
+  );
+  return [
+    csvLine([
+      "kind",
+      "low_bits",
+      "high_bits",
+      "start_or_R",
+      "low_steps",
+      "run",
+      "seed",
+      `${context.split}_${context.experiment.metric}`,
+    ]),
+    ...rows,
+  ];
+}
+
+export function critical(context: Context): Figure {
+  return new Figure({
+    id: "critical",
+    title: "Critical periods",
+    note: "The final metric after low precision for the first R steps (deficit), or in a window of steps; bars are one standard deviation over seeds.",
+    draw: (width) => draw(context, width),
+    csv: () => csv(context),
+  });
+}

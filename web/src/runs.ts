@@ -1,0 +1,228 @@
+// What the program says of runs (lowtide/report/run_data.h), and how they belong together.
+
+import { lowerIsBetter } from "./format";
+
+export interface Products {
+  forward: number | string;
+  error: number | string;
+  weight_gradient: number | string;
+  total: number | string;
+}
+
+export interface Layer {
+  name: string;
+  macs: number;
+  precision: string;
+  paper: Products;
+  actual: Products;
+}
+
+export interface Landscape {
+  x: number[];
+  y: number[];
+  loss: (number | null)[][];
+  title?: string;
+}
+
+export interface Result {
+  metric: string;
+  valid: number | null;
+  test: number | null;
+  relative_cost: number;
+  gbitops?: { paper: number; actual: number };
+  seconds: number;
+  steps: number;
+  eval_bits?: number;
+  layer_seconds?: Record<string, number>;
+}
+
+export interface Run {
+  id: number;
+  name: string;
+  path: string;
+  schedule: string;
+  spec: { name: string; low?: number; high?: number; deficit?: number; window?: [number, number] };
+  seed: number;
+  model: string;
+  data: string;
+  data_dir: string;
+  variant: Record<string, unknown>;
+  total_steps: number | null;
+  result: Result | null;
+  program: string | null;
+  device: string | null;
+  started: string | null;
+  layers?: Layer[];
+  layers_missing?: string;
+  landscape?: Landscape;
+  landscape_missing?: string;
+  lines: number;
+  last: Record<string, number | null>;
+  metric: string;
+  // while it is served
+  generation?: number;
+  end?: number;
+  changed?: number;
+}
+
+export type Split = "test" | "valid";
+
+export interface Statistics {
+  mean: number;
+  deviation: number; // of the sample, n - 1; 0 for a single one
+  count: number;
+}
+
+// Runs that differ in nothing but the seed.
+export interface Group {
+  key: string;
+  line: string;
+  label: string;
+  index: number;
+  runs: Run[];
+  finished: Run[];
+  cost: number;
+}
+
+// Runs whose metrics can be compared: of one model on one data set.
+export interface Experiment {
+  key: string;
+  label: string;
+  metric: string;
+  runs: Run[];
+  groups: Group[];
+}
+
+export function statistics(values: number[]): Statistics | null {
+  const finite = values.filter(Number.isFinite);
+  if (finite.length === 0) return null;
+  const mean = finite.reduce((a, b) => a + b, 0) / finite.length;
+  const squares = finite.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  return { mean, deviation: finite.length > 1 ? Math.sqrt(squares / (finite.length - 1)) : 0, count: finite.length };
+}
+
+export const metricOf = (run: Run, split: Split): number => run.result?.[split] ?? NaN;
+
+export function groupStatistics(group: Group, split: Split): Statistics | null {
+  return statistics(group.finished.map((run) => metricOf(run, split)));
+}
+
+export const bitRunsKey = (run: Run) => `${run.schedule}|${run.total_steps}`;
+
+const lastPart = (path: string) => path.split("/").filter(Boolean).at(-1) ?? "";
+
+function collect<T>(items: T[], keyOf: (item: T) => string): Map<string, T[]> {
+  const map = new Map<string, T[]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const list = map.get(key);
+    if (list) list.push(item);
+    else map.set(key, [item]);
+  }
+  return map;
+}
+
+// What a critical period is about, in numbers alone.
+const periodText = (words: string) => words.replace(/\bsteps=(\d+)/, "$1").replace(/\bfrom=(\d+) to=(\d+)/, "$1–$2");
+
+// The words of a schedule's line that tell it from others of its name: "CR 3:8 n=8 grad=8" is "CR" where no other
+// CR is there. Static bits, and what a critical period is about, are always said.
+function shortLines(lines: string[]): Map<string, string> {
+  const short = new Map<string, string>();
+  for (const sameName of collect([...new Set(lines)], (line) => line.split(" ")[0]).values()) {
+    const words = sameName.map((line) => line.split(" "));
+    for (const [i, own] of words.entries()) {
+      const kept = own.filter((word, at) => {
+        if (at === 0 || (at === 1 && own[0] === "static")) return true;
+        if (/^(steps|from|to)=/.test(word)) return true;
+        return !words.every((other) => other.includes(word));
+      });
+      short.set(sameName[i], periodText(kept.join(" ")));
+    }
+  }
+  return short;
+}
+
+// Keys of the recipe in which runs of one schedule's line differ, such as steps=500.
+function differingKeys(runs: Run[]): string[] {
+  const keys = new Set(runs.flatMap((run) => Object.keys(run.variant)));
+  keys.delete("schedule");
+  return [...keys].filter((key) => new Set(runs.map((run) => JSON.stringify(run.variant[key]))).size > 1);
+}
+
+const valueText = (value: unknown) => (Array.isArray(value) ? value.join(",") : String(value));
+
+const isCritical = (group: Group) => /^(deficit|window)\b/.test(group.line);
+
+// Baselines first, critical periods last, and by name.
+const order = ["fp32", "static", "", "deficit", "window"];
+const rank = (line: string) => order.indexOf(order.includes(line.split(" ")[0]) ? line.split(" ")[0] : "");
+
+function makeGroups(runs: Run[]): Group[] {
+  const short = shortLines(runs.map((run) => run.schedule));
+  const differing = differingKeys(runs);
+  const groups = [...collect(runs, (run) => JSON.stringify(run.variant))].map(([key, members]): Group => {
+    const first = members[0];
+    const variant = differing
+      .filter((name) =>
+        runs.some(
+          (run) =>
+            run.schedule === first.schedule &&
+            JSON.stringify(run.variant[name]) !== JSON.stringify(first.variant[name]),
+        ),
+      )
+      .map((name) => `${name}=${valueText(first.variant[name])}`);
+    const finished = members.filter((run) => run.result !== null);
+    const costs = finished.map((run) => run.result!.relative_cost);
+    return {
+      key,
+      line: first.schedule,
+      label: [short.get(first.schedule)!, ...variant].join(" "),
+      index: 0,
+      runs: members.sort((a, b) => a.seed - b.seed || a.id - b.id),
+      finished,
+      cost: statistics(costs)?.mean ?? NaN,
+    };
+  });
+  groups.sort((a, b) => rank(a.line) - rank(b.line) || a.label.localeCompare(b.label, "en", { numeric: true }));
+  groups.forEach((group, index) => (group.index = index));
+  return groups;
+}
+
+export function makeExperiments(runs: Run[]): Experiment[] {
+  const keyOf = (run: Run) => [run.model, run.data, lastPart(run.data_dir), run.metric].join("\n");
+  return [...collect(runs, keyOf)]
+    .map(([key, members]): Experiment => {
+      const { model, data, data_dir, metric } = members[0];
+      return {
+        key,
+        label: `${model} on ${lastPart(data_dir) || data}`,
+        metric,
+        runs: members,
+        groups: makeGroups(members),
+      };
+    })
+    .sort((a, b) => b.runs.length - a.runs.length || a.label.localeCompare(b.label));
+}
+
+// What is compared by cost. Critical periods have a figure of their own, unless there is nothing else.
+export function comparedGroups({ groups }: Experiment): Group[] {
+  const others = groups.filter((group) => !isCritical(group));
+  return others.some((group) => group.finished.length > 0) ? others : groups;
+}
+
+// The groups that no other beats in both cost and metric, from the cheapest to the dearest.
+export function paretoFront(groups: Group[], split: Split, metric: string): Group[] {
+  const sign = lowerIsBetter(metric) ? -1 : 1;
+  const value = (group: Group) => sign * groupStatistics(group, split)!.mean;
+  const known = groups.filter((group) => groupStatistics(group, split) && Number.isFinite(group.cost));
+  known.sort((a, b) => a.cost - b.cost || value(b) - value(a));
+  const front: Group[] = [];
+  let best = -Infinity;
+  for (const group of known) {
+    if (value(group) <= best) continue;
+    best = value(group);
+    front.push(group);
+  }
+  return front;
+}
