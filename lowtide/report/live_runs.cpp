@@ -91,7 +91,7 @@ void LiveRuns::look() {
   looked_ = now;
   FoundRuns scan;
   try {
-    scan = find_runs(root_);
+    scan = search_runs(root_);
   } catch (const UserError& error) {
     scan.skipped.push_back({root_, error.what()});  // the folder itself went away
   }

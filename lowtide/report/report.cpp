@@ -39,7 +39,7 @@ std::vector<FoundRun> find_runs(const std::vector<fs::path>& roots, std::vector<
   std::vector<FoundRun> found;
   std::set<fs::path> seen;
   for (const fs::path& root : roots) {
-    FoundRuns scan = find_runs(root);
+    FoundRuns scan = search_runs(root);
     for (const fs::path& folder : scan.runs) {
       if (seen.insert(fs::canonical(folder)).second) found.push_back({root, folder});
     }

@@ -74,7 +74,7 @@ bool search(const fs::path& folder, bool is_root, FoundRuns& scan) {
 
 }  // namespace
 
-FoundRuns find_runs(const fs::path& root) {
+FoundRuns search_runs(const fs::path& root) {
   std::error_code error;
   if (!fs::is_directory(root, error))
     throw UserError(

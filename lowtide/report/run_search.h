@@ -21,7 +21,7 @@ struct FoundRuns {
 
 // UserError where the root is not a folder. Only looks at names: whether a run is whole, its
 // reader tells.
-FoundRuns find_runs(const std::filesystem::path& root);
+FoundRuns search_runs(const std::filesystem::path& root);
 
 // The run's name for people: its path below the root, or the folder's own name where the root is the run.
 std::string run_name(const std::filesystem::path& root, const std::filesystem::path& folder);

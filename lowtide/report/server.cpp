@@ -137,7 +137,7 @@ void ReportServer::Implementation::bind() {
 
 ReportServer::ReportServer(const ServeOptions& options) {
   report_page();
-  find_runs(options.root);
+  search_runs(options.root);
   implementation_ = std::make_unique<Implementation>(options);
   implementation_->refuse_other_hosts();
   implementation_->route();

@@ -41,7 +41,7 @@ TEST_F(RunScans, FindsRunsAtAnyDepthInOrder) {
   put("study/seed2/run.json");
   put("study/seed1/run.json");
   put("study/seed1/checkpoints/old/run.json");
-  const FoundRuns scan = find_runs(scratch_.path());
+  const FoundRuns scan = search_runs(scratch_.path());
   EXPECT_EQ(names(scan), (std::vector<std::string>{"a", "b", "study/seed1", "study/seed2"}));
   EXPECT_TRUE(scan.skipped.empty());
 }
@@ -49,7 +49,7 @@ TEST_F(RunScans, FindsRunsAtAnyDepthInOrder) {
 TEST_F(RunScans, ARunFolderIsItsOwnOnlyRun) {
   put("run.json");
   put("inner/run.json");
-  const FoundRuns scan = find_runs(scratch_.path());
+  const FoundRuns scan = search_runs(scratch_.path());
   ASSERT_EQ(scan.runs, std::vector<fs::path>{scratch_.path()});
   EXPECT_EQ(run_name(scratch_.path(), scan.runs[0]), scratch_.path().filename());
 }
@@ -60,7 +60,7 @@ TEST_F(RunScans, WhatIsNotARunIsNamed) {
   put("photos/2024/summer/beach.txt");
   put("notes.txt");
   fs::create_directories(scratch_ / "empty");
-  const FoundRuns scan = find_runs(scratch_.path());
+  const FoundRuns scan = search_runs(scratch_.path());
   EXPECT_EQ(names(scan), std::vector<std::string>{"good"});
   const std::vector<std::string> told = skipped(scan);
   ASSERT_EQ(told.size(), 3);
@@ -72,7 +72,7 @@ TEST_F(RunScans, WhatIsNotARunIsNamed) {
 TEST_F(RunScans, WithoutAnyRunFoldersAreStillNamedOnce) {
   put("photos/beach.txt");
   fs::create_directory_symlink("/", scratch_ / "everything");
-  const FoundRuns scan = find_runs(scratch_.path());
+  const FoundRuns scan = search_runs(scratch_.path());
   EXPECT_TRUE(scan.runs.empty());
   EXPECT_EQ(scan.skipped.size(), 2);
 }
@@ -85,7 +85,7 @@ TEST_F(RunScans, LinksAreNotFollowed) {
   fs::create_directory_symlink(outside / "run", scratch_ / "link");
   fs::create_directory_symlink(scratch_.path(), scratch_ / "good/../loop");
   fs::create_symlink("nowhere", scratch_ / "broken");
-  const FoundRuns scan = find_runs(scratch_.path());
+  const FoundRuns scan = search_runs(scratch_.path());
   EXPECT_EQ(names(scan), std::vector<std::string>{"good"});
   const std::vector<std::string> told = skipped(scan);
   ASSERT_EQ(told.size(), 2);
@@ -96,13 +96,14 @@ TEST_F(RunScans, LinksAreNotFollowed) {
 TEST_F(RunScans, TheRootMayBeALink) {
   put("runs/good/run.json");
   fs::create_directory_symlink(scratch_ / "runs", scratch_ / "latest");
-  EXPECT_EQ(find_runs(scratch_ / "latest").runs, std::vector<fs::path>{scratch_ / "latest/good"});
+  EXPECT_EQ(search_runs(scratch_ / "latest").runs, std::vector<fs::path>{scratch_ / "latest/good"});
 }
 
 TEST_F(RunScans, TheRootMustBeAFolder) {
   put("file");
   for (const char* name : {"file", "nothing"}) {
-    EXPECT_TRUE(contains(user_error([&] { find_runs(scratch_ / name); }), name, "not a folder", "expected"));
+    EXPECT_TRUE(
+        contains(user_error([&] { search_runs(scratch_ / name); }), name, "not a folder", "expected"));
   }
 }
 
