@@ -61,7 +61,9 @@ Goal goal_of(const std::string& name) {
 AdviceRequest request_of(const Options& options) {
   AdviceRequest request;
   request.recipe = options.recipe;
-  request.steps = steps_of(options.recipe);
+  std::string assumed;
+  request.steps = steps_of(options.recipe, &assumed);
+  if (!assumed.empty()) fmt::print(stderr, "note: {}\n", assumed);
   request.goal = goal_of(options.goal);
   if (options.has_budget) {
     Recipe highest = options.recipe;

@@ -10,11 +10,13 @@
 
 namespace lowtide {
 
-std::int64_t steps_of(const Recipe& recipe) {
+std::int64_t steps_of(const Recipe& recipe, std::string* assumed) {
   if (recipe.steps > 0) return recipe.steps;
   check(recipe);
   const TaskShape shape = shape_of_task(recipe);
-  if (!shape.assumed.empty()) {
+  if (assumed != nullptr) {
+    *assumed = shape.assumed;
+  } else if (!shape.assumed.empty()) {
     throw UserError(
         fmt::format("how many steps {} epochs are cannot be told without the data (say --steps): {}",
                     recipe.epochs, shape.assumed));

@@ -13,7 +13,8 @@ struct Metric {
   int decimals;      // of what is shown
 };
 
-// Case does not matter. UserError for one that is not known: guessing its direction could turn a ranking round.
+// Case does not matter. UserError for one that is not known: guessing its direction could turn a ranking
+// round.
 const Metric& find_metric(std::string_view name);
 
 // For people: "89.83 %", "85.59"; and without the unit, for a column or a sentence that names it.

@@ -31,8 +31,8 @@ class Scan {
  public:
   explicit Scan(const fs::path& root) : root_(root) {}
 
-  // False where there is nothing to tell: no run here or below, not even a damaged one. Of a whole tree without runs
-  // only the top is then named, by the caller.
+  // False where there is nothing to tell: no run here or below, not even a damaged one. Of a whole tree
+  // without runs only the top is then named, by the caller.
   bool visit(const fs::path& folder) {
     std::error_code error;
     if (fs::exists(RunPaths{folder}.run(), error)) return read(folder), true;

@@ -15,8 +15,8 @@
 namespace lowtide {
 namespace {
 
-// The first of each group of saving is the one with the most published evidence; the rest follow as the papers have
-// them.
+// The first of each group of saving is the one with the most published evidence; the rest follow as the
+// papers have them.
 constexpr std::array<std::string_view, 10> kPreference{"CR", "RR",  "ER",  "LR",  "CT",
                                                        "LT", "RTH", "ETH", "ETV", "RTV"};
 
@@ -111,7 +111,8 @@ class Adviser {
   std::vector<std::string> reasons_;
 };
 
-// What two means may differ by from noise alone: the standard error of a difference, pooled over all settings.
+// What two means may differ by from noise alone: the standard error of a difference, pooled over all
+// settings.
 double noise(const Analysis& suite) {
   double squares = 0, degrees = 0, seeds = 0, settings = 0;
   for (const Setting& setting : suite.settings) {
@@ -270,8 +271,8 @@ Candidate Adviser::by_budget() {
   return with_rest_spent(*chosen);
 }
 
-// A delay raises the cost in proportion, up to that of static: so what is left of the budget can be spent to a tenth of
-// a percent of the steps.
+// A delay raises the cost in proportion, up to that of static: so what is left of the budget can be spent to
+// a tenth of a percent of the steps.
 Candidate Adviser::with_rest_spent(Candidate chosen) {
   const double plain = (chosen.cost - delay_percent_ / 100 * static_cost_) / (1 - delay_percent_ / 100);
   double tenths = std::floor(1000 * (*request_.budget - plain) / (static_cost_ - plain));
@@ -280,7 +281,7 @@ Candidate Adviser::with_rest_spent(Candidate chosen) {
     ScheduleSpec delayed = spec;
     delayed.delay = Delay{.percent = tenths / 10, .bits = {}};
     if (delay_steps(delayed, request_.steps) > request_.steps - spec.cycles) continue;
-    const Candidate one = candidate(delayed);
+    Candidate one = candidate(delayed);
     if (!fits(one)) continue;
     reasons_.push_back(
         fmt::format("What it leaves of the budget keeps the first {:.1f} % of training at the highest bits: "

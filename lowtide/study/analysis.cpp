@@ -175,8 +175,8 @@ bool does_damage(const Analysis& analysis, const Setting& setting) {
          is_better(*analysis.metric, 0, setting.contrast->difference);
 }
 
-// Windows count from the earliest on, as long as each does damage: one near the end does it too, for want of time to
-// recover, and that is no critical period.
+// Windows count from the earliest on, as long as each does damage: one near the end does it too, for want of
+// time to recover, and that is no critical period.
 std::optional<CriticalPeriod> find_period(const Analysis& analysis) {
   std::optional<CriticalPeriod> period;
   const bool windows = analysis.study.window > 0;

@@ -13,8 +13,8 @@
 
 namespace lowtide {
 
-// How far a setting lies from the one it is compared with: `static` in a suite, the one without a deficit in a
-// critical-period study.
+// How far a setting lies from the one it is compared with: `static` in a suite, the one without a deficit in
+// a critical-period study.
 struct Contrast {
   double difference = 0;  // of the metric: setting - reference
   std::string test;       // "paired t, 3 seeds", "Welch"; empty where the seeds allow none
@@ -42,8 +42,8 @@ struct Correlation {
   std::optional<Interval> interval;
 };
 
-// Of the settings' mean metrics with their costs, fp32 left out: at a cost of 1, with all others below some 0.06, it
-// would decide the linear one alone.
+// Of the settings' mean metrics with their costs, fp32 left out: at a cost of 1, with all others below some
+// 0.06, it would decide the linear one alone.
 struct CostCorrelation {
   std::size_t settings = 0;
   std::optional<Correlation> rank, linear;

@@ -35,8 +35,8 @@ FileDescriptor open_locked(const fs::path& log) {
   return file;
 }
 
-// Between fork and exec: only what POSIX calls async-signal-safe. Signals are blocked when it begins, so that none is
-// taken by the parent's handlers, which the child still has.
+// Between fork and exec: only what POSIX calls async-signal-safe. Signals are blocked when it begins, so that
+// none is taken by the parent's handlers, which the child still has.
 [[noreturn]] void become(const char* program, char* const* arguments, int log, pid_t parent) {
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) signal(number, SIG_DFL);
   setpgid(0, 0);

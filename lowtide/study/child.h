@@ -11,9 +11,10 @@ namespace lowtide {
 
 // A program in a process of its own, with its output added to a log.
 //
-// It is in a process group of its own: a Ctrl-C at the terminal reaches this process alone, which passes it on once
-// (training takes a second one as an order to end without saving). If this process dies, the child gets a SIGTERM.
-// The log is locked (flock) as long as the child lives, whatever becomes of this process: so others can tell.
+// It is in a process group of its own: a Ctrl-C at the terminal reaches this process alone, which passes it
+// on once (training takes a second one as an order to end without saving). If this process dies, the child
+// gets a SIGTERM. The log is locked (flock) as long as the child lives, whatever becomes of this process: so
+// others can tell.
 class Child {
  public:
   // UserError where the log cannot be written, or another child still writes to it.
@@ -24,7 +25,8 @@ class Child {
   Child(Child&& other) noexcept;
   Child& operator=(Child&& other) noexcept;
 
-  // Its exit code once it has ended, 128 + n where signal n ended it, as shells have it; 127 if it did not start.
+  // Its exit code once it has ended, 128 + n where signal n ended it, as shells have it; 127 if it did not
+  // start.
   std::optional<int> ended();
 
   void send(int signal) const;

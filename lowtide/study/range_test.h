@@ -11,8 +11,8 @@
 
 namespace lowtide {
 
-// The precision range test (CPT, Fu et al., ICLR 2021, section 3.3): the lowest bits of a schedule are the first, from 2
-// upward, at which training moves.
+// The precision range test (CPT, Fu et al., ICLR 2021): the lowest bits of a schedule are the
+// first, from 2 upward, at which training moves.
 struct RangeTestOptions {
   std::int64_t steps = 200;  // at each number of bits
   std::int64_t window = 25;  // steps that are averaged

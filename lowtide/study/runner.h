@@ -26,9 +26,10 @@ struct RunnerEnd {
   std::vector<FailedMember> failed;
 };
 
-// Trains every member that has no result yet, from its last checkpoint where there is one: `jobs` at a time, each a
-// process of `program train`. One that fails is noted and the rest go on. SIGTERM and SIGINT are passed on to the
-// processes, which save; a second one of the kind ends this process at once, and they save all the same.
+// Trains every member that has no result yet, from its last checkpoint where there is one: `jobs` at a time,
+// each a process of `program train`. One that fails is noted and the rest go on. SIGTERM and SIGINT are
+// passed on to the processes, which save; a second one of the kind ends this process at once, and they save
+// all the same.
 RunnerEnd run_members(const std::vector<Member>& members, const std::filesystem::path& folder,
                       const RunnerOptions& options);
 

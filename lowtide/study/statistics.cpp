@@ -19,8 +19,8 @@ double sum_of_squares(std::span<const double> values) {
   return sum;
 }
 
-// Lentz's method for the continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8). It
-// converges fast for x < (a + 1) / (a + b + 2).
+// Lentz's method for the continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8).
+// It converges fast for x < (a + 1) / (a + b + 2).
 double beta_fraction(double a, double b, double x) {
   constexpr double kTiny = 1e-300;  // in place of 0, which the method cannot divide by
   constexpr int kMostTerms =
@@ -64,7 +64,8 @@ std::optional<Interval> fisher_interval(double r, std::size_t pairs, double nume
   return Interval{std::tanh(std::atanh(r) - half), std::tanh(std::atanh(r) + half)};
 }
 
-// `magnitude` is that of the values: their differences are rounded at some 1e-16 of it, which is no noise of theirs.
+// `magnitude` is that of the values: their differences are rounded at some 1e-16 of it, which is no noise of
+// theirs.
 std::optional<TTest> t_test(double difference, double standard_error, double degrees, double magnitude) {
   if (!(standard_error > 1e-12 * magnitude)) return std::nullopt;
   const double half = student_quantile(0.975, degrees) * standard_error;

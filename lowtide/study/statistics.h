@@ -20,9 +20,9 @@ std::optional<double> pearson(std::span<const double> x, std::span<const double>
 std::optional<double> spearman(std::span<const double> x, std::span<const double> y);
 std::vector<double> ranks(std::span<const double> values);
 
-// 95 % intervals of a correlation by Fisher's z = atanh r, which is nearly normal. Its variance is 1 / (n - 3) for
-// Pearson's; for Spearman's (1 + r^2 / 2) / (n - 3), after Bonett and Wright, Psychometrika 65 (2000), 23-28. Nothing
-// below four pairs, nor for |r| = 1, where z is infinite.
+// 95 % intervals of a correlation by Fisher's z = atanh r, which is nearly normal. Its variance is 1 / (n -
+// 3) for Pearson's; for Spearman's (1 + r^2 / 2) / (n - 3), after Bonett and Wright, Psychometrika 65 (2000),
+// 23-28. Nothing below four pairs, nor for |r| = 1, where z is infinite.
 std::optional<Interval> pearson_interval(double r, std::size_t pairs);
 std::optional<Interval> spearman_interval(double r, std::size_t pairs);
 
@@ -38,13 +38,15 @@ struct TTest {
   double p = 1;
 };
 
-// Mean of a[i] - b[i], for two or more pairs. Nothing where the differences do not vary: no noise to judge by.
+// Mean of a[i] - b[i], for two or more pairs. Nothing where the differences do not vary: no noise to judge
+// by.
 std::optional<TTest> paired_t_test(std::span<const double> a, std::span<const double> b);
-// Of independent samples with variances of their own (Welch, Biometrika 34 (1947), 28-35), two or more values each.
+// Of independent samples with variances of their own (Welch, Biometrika 34 (1947), 28-35), two or more values
+// each.
 std::optional<TTest> welch_t_test(std::span<const double> a, std::span<const double> b);
 
-// Several p values at once, so that the chance of any false alarm stays what it is for one (Holm, Scandinavian Journal
-// of Statistics 6 (1979), 65-70). In the order given.
+// Several p values at once, so that the chance of any false alarm stays what it is for one (Holm,
+// Scandinavian Journal of Statistics 6 (1979), 65-70). In the order given.
 std::vector<double> holm(std::span<const double> p);
 
 }  // namespace lowtide

@@ -23,8 +23,9 @@ struct MemberStatus {
 std::vector<MemberStatus> read_status(const std::vector<Member>& members,
                                       const std::filesystem::path& folder);
 
-// How long the members that wait, run or were interrupted will take, so many at once, by what a step took so far: in
-// those that are done, or else in those under way. Not finite where none tells. Those that failed are not counted.
+// How long the members that wait, run or were interrupted will take, so many at once, by what a step took so
+// far: in those that are done, or else in those under way. Not finite where none tells. Those that failed are
+// not counted.
 double seconds_left(const std::vector<MemberStatus>& members, int at_once);
 
 std::string status_text(const std::vector<MemberStatus>& members);

@@ -13,7 +13,8 @@
 namespace lowtide {
 
 // What a study is: a recipe, what is varied, and how many seeds. Each member but the recipe is a flag of
-// `lowtide study suite` or `critical` and a key of the study's file, which is a recipe file with these keys added.
+// `lowtide study suite` or `critical` and a key of the study's file, which is a recipe file with these keys
+// added.
 struct Study {
   static constexpr const char* kSuite = "suite";
   static constexpr const char* kCritical = "critical";
@@ -30,8 +31,8 @@ struct Study {
 // Adds the keys of the study's kind, or of every kind if it has none yet, and those of the recipe.
 void define_study(CLI::App& app, Study& study);
 
-// `all` and lists with commas become single schedules, names canonical ones; a critical study gets the member without
-// a deficit that the others are compared with. Then everything is checked: UserError.
+// `all` and lists with commas become single schedules, names canonical ones; a critical study gets the member
+// without a deficit that the others are compared with. Then everything is checked: UserError.
 void complete(Study& study);
 
 // As a file that gives the same study; and back. `name` is that of the file, for messages.

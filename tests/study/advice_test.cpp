@@ -71,7 +71,8 @@ TEST(Advice, MeetsEveryBudgetAndNearlyUsesIt) {
     EXPECT_EQ(cost, advice.relative_cost);
     EXPECT_LE(cost, *asked.budget) << percent;
     EXPECT_EQ(advice.schedule.bits.high, 8);
-    // A delay of a tenth of a percent of the steps is the finest adjustment; one of less than a percent is not made.
+    // A delay of a tenth of a percent of the steps is the finest adjustment; one of less than a percent is
+    // not made.
     if (percent <= 100) {
       EXPECT_GE(cost, *asked.budget - 0.011 * kStatic) << percent << " " << to_string(advice.schedule);
     }
@@ -123,8 +124,8 @@ TEST(Advice, GoalsByMeasurement) {
   asked.studies = {suite()};
   asked.goal = Goal::kCheapest;
   EXPECT_EQ(advise(asked).schedule.name, "RR");
-  // Deviations of 0.01 over two seeds: means differ by sqrt(2 · 0.01² / 2) = 0.01 from noise alone. LR is 0.001 behind
-  // static and cheaper than CT; CT is no more than 0.01 behind ER, the best.
+  // Deviations of 0.01 over two seeds: means differ by sqrt(2 · 0.01² / 2) = 0.01 from noise alone. LR is
+  // 0.001 behind static and cheaper than CT; CT is no more than 0.01 behind ER, the best.
   asked.goal = Goal::kBalanced;
   const Advice balanced = advise(asked);
   EXPECT_EQ(balanced.schedule.name, "LR");

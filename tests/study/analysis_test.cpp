@@ -87,13 +87,14 @@ TEST(Analysis, WinnersAreBetterAndCheaperThanStatic) {
   const Contrast& contrast = *best[0]->contrast;
   EXPECT_NEAR(contrast.difference, 0.02, kTolerance);
   EXPECT_EQ(contrast.test, "paired t, 3 seeds");
-  // Differences 0.01, 0.02, 0.03: t = 0.02 / (0.01 / sqrt 3) = 3.4641 with 2 degrees of freedom, where p has the closed
-  // form 1 - t / sqrt(t² + 2) = 0.0741799; Holm multiplies by the number of p values not below it.
+  // Differences 0.01, 0.02, 0.03: t = 0.02 / (0.01 / sqrt 3) = 3.4641 with 2 degrees of freedom, where p has
+  // the closed form 1 - t / sqrt(t² + 2) = 0.0741799; Holm multiplies by the number of p values not below it.
   const double p = 1 - std::sqrt(12.0) / std::sqrt(14.0);
   const double fp32_shift = 0.06;
   EXPECT_NEAR(find_setting(analysis, "fp32")->contrast->difference, fp32_shift, kTolerance);
   EXPECT_FALSE(find_setting(analysis, "fp32")->contrast->p);  // the same in every seed: no noise to judge by
-  // RR is 0.04 lower in every seed: none either. ER: -0.01, -0.02, 0, t = -1.732, p = 1 - sqrt(3 / 5) = 0.2254.
+  // RR is 0.04 lower in every seed: none either. ER: -0.01, -0.02, 0, t = -1.732, p = 1 - sqrt(3 / 5) =
+  // 0.2254.
   EXPECT_FALSE(find_setting(analysis, "RR")->contrast->p);
   EXPECT_NEAR(*contrast.p, 2 * p, 1e-10);
   EXPECT_NEAR(*find_setting(analysis, "ER")->contrast->p, 1 - std::sqrt(0.6), 1e-10);
@@ -105,7 +106,8 @@ TEST(Analysis, CorrelationIsOverQuantisedSchedules) {
   const Analysis analysis = accuracies();
   ASSERT_TRUE(analysis.correlation.rank && analysis.correlation.linear);
   EXPECT_EQ(analysis.correlation.settings, 4u);
-  // Costs rise RR < CR < ER < static; means 0.81, 0.87, 0.84, 0.85 have the ranks 1, 4, 2, 3: rho = 1 - 6 · 6 / 60.
+  // Costs rise RR < CR < ER < static; means 0.81, 0.87, 0.84, 0.85 have the ranks 1, 4, 2, 3: rho = 1 - 6 · 6
+  // / 60.
   EXPECT_NEAR(analysis.correlation.rank->r, 0.4, kTolerance);
 }
 

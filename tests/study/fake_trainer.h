@@ -11,8 +11,8 @@
 
 namespace lowtide {
 
-// A program that stands in for `lowtide train --recipe FILE --out DIR --resume --threads N`. What it does depends on
-// the name of the run's folder: one that begins with
+// A program that stands in for `lowtide train --recipe FILE --out DIR --resume --threads N`. What it does
+// depends on the name of the run's folder: one that begins with
 //   fails   prints a line of output and one of error, and ends with code 2
 //   silent  ends with code 0 and no result
 //   dies    is ended by SIGKILL
