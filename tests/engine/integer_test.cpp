@@ -71,8 +71,8 @@ TEST_P(EachInstructionSet, MultipliesMatricesAsPlainLoopsDo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Machine, EachInstructionSet, testing::ValuesIn(integer::instruction_sets()),
-                         [](const auto& info) {
-                           std::string name = integer::instruction_set_name(info.param);
+                         [](const auto& instance) {
+                           std::string name = integer::instruction_set_name(instance.param);
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

@@ -116,7 +116,8 @@ class GoldenMobileNetV2Block : public testing::TestWithParam<int> {
       item.value().fill_(item.key().ends_with("running_variance") ? 1 : 0);
     perturb(*block, perturbation);
     const torch::Tensor x = golden_[prefix_ + "x"].clone().requires_grad_();
-    Result result{.y = block(x)};
+    Result result;
+    result.y = block(x);
     result.y.backward(golden_[prefix_ + "grad_y"]);
     result.grad_x = x.grad();
     std::vector<torch::Tensor> gradients;

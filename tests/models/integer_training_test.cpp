@@ -92,8 +92,8 @@ TEST_P(IntegerTraining, AStepIsThatOfTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Models, IntegerTraining,
                          testing::Values("cifar-resnet8", "cifar-mobilenet-v2", "resnet18"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& instance) {
+                           std::string name = instance.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

@@ -113,7 +113,9 @@ TEST_P(NormKernels, Gradients) {
       EXPECT_TRUE(close_to(g.input, x.grad(), 2e-5));
       EXPECT_TRUE(close_to(g.weight, w.grad(), 2e-5));
       EXPECT_TRUE(close_to(g.bias, b.grad(), 2e-5));
-      if (with_residual) EXPECT_TRUE(close_to(g.residual, r.grad(), 1e-6));
+      if (with_residual) {
+        EXPECT_TRUE(close_to(g.residual, r.grad(), 1e-6));
+      }
       const Range range = measure_range(g.input, RangeGroup::kTensor);
       EXPECT_TRUE(same(g.input_range.min, range.min));
       EXPECT_TRUE(same(g.input_range.range, range.range));

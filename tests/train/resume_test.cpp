@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
                               r.schedule = "progressive 3,4,6,8 grad=8 window=4 threshold=0.2 patience=1";
                             }},
                     Variant{"fp32", [](Recipe& r) { r.schedule = "fp32"; }}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& instance) { return instance.param.name; });
 
 class SmallRun : public testing::Test {
  protected:
