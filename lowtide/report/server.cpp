@@ -5,7 +5,9 @@
 #include <httplib.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <charconv>
+#include <thread>
 
 #include "lowtide/base/error.h"
 #include "lowtide/report/live_runs.h"
@@ -73,6 +75,7 @@ struct ReportServer::Implementation {
   LiveRuns runs;
   httplib::Server server;
   int port = 0;
+  std::atomic<bool> entered = false, stopping = false, left = false;  // of run()
 };
 
 void ReportServer::Implementation::refuse_other_hosts() {
@@ -154,8 +157,18 @@ std::string ReportServer::address() const {
   return fmt::format("http://{}:{}/", is_ipv6 ? "[" + host + "]" : host, port());
 }
 
-void ReportServer::run() { implementation_->server.listen_after_bind(); }
+void ReportServer::run() {
+  implementation_->entered = true;
+  if (!implementation_->stopping) implementation_->server.listen_after_bind();
+  implementation_->left = true;
+}
 
-void ReportServer::stop() { implementation_->server.stop(); }
+// The library forgets a stop that comes before it listens.
+void ReportServer::stop() {
+  implementation_->stopping = true;
+  if (!implementation_->entered) return;
+  while (!implementation_->server.is_running() && !implementation_->left) std::this_thread::yield();
+  implementation_->server.stop();
+}
 
 }  // namespace lowtide
