@@ -249,6 +249,31 @@ inline void depthwise_row_channels(const DepthwiseRow& row, std::int64_t first, 
   }
 }
 
+inline void plain_channel_sums(const std::int8_t* input, std::int64_t quads, std::int64_t plane,
+                               std::int64_t pixels, std::int32_t* sum) {
+  for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+    std::int32_t total = 0;
+    for (std::int64_t quad = 0; quad < quads; ++quad) {
+      const std::int8_t* x = input + quad * plane + kQuad * pixel;
+      total += x[0] + x[1] + x[2] + x[3];
+    }
+    sum[pixel] = total;
+  }
+}
+
+// Sixteen channels at once, so that the loops over taps and columns stay outside.
+inline void plain_depthwise_pixel(const DepthwisePixel& pixel, const DepthwiseWeights& w) {
+  for (std::int64_t c = 0; c < w.channels; c += kLanes) {
+    depthwise_channels(pixel, w, c, c + kLanes < w.channels ? c + kLanes : w.channels);
+  }
+}
+
+inline void plain_depthwise_row(const DepthwiseRow& row) {
+  for (std::int64_t c = 0; c < row.channels; c += kLanes) {
+    depthwise_row_channels(row, c, c + kLanes < row.channels ? c + kLanes : row.channels);
+  }
+}
+
 template <typename Vectors>
 int most_streams(int vectors, int shifts) {
   return streams_at_once<Vectors>(vectors, shifts);
