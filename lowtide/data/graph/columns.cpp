@@ -10,6 +10,8 @@
 namespace lowtide {
 namespace {
 
+constexpr std::int64_t kMaxReserved = std::int64_t{1} << 32;
+
 // Appends the numbers of a line to `out`; returns how many.
 std::int64_t append_row(std::string_view line, std::size_t number, const LineSource& source,
                         std::vector<float>& out) {
@@ -98,7 +100,11 @@ NodeFeatures parse_features(const LineSource& source, std::int64_t nodes) {
   std::int64_t lines = 0;
   source.for_each([&](std::string_view line, std::size_t number) {
     const std::int64_t columns = append_row(line, number, source, features.dense);
-    if (lines == 0) features.columns = columns;
+    if (lines == 0) {
+      features.columns = columns;
+      // At once, since growing would need twice the memory; but no more than 16 GB on the file's word alone.
+      if (nodes <= kMaxReserved / columns) features.dense.reserve(static_cast<std::size_t>(columns * nodes));
+    }
     if (columns != features.columns) {
       throw UserError(fmt::format("{}:{}: {} columns; expected {} as in the first line", source.name, number,
                                   columns, features.columns));
