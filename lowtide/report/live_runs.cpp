@@ -48,22 +48,21 @@ std::vector<LiveRuns::Stamp> LiveRuns::stamps(const fs::path& folder) {
           stamp(paths.checkpoints())};
 }
 
-void LiveRuns::read_new_lines(const fs::path& folder, Run& run, const Stamp& now) {
-  const bool same_file = now.inode == run.lines.inode && now.size >= run.end;
+void LiveRuns::read_new_lines(const fs::path& folder, Run& run, const Stamp& before, const Stamp& now) {
+  const bool same_file = now.inode == before.inode && now.size >= run.end;
   if (!same_file) {
     ++run.generation;
     run.end = 0;
     run.progress = describe_lines(parse_metrics("", ""), run.about.at("result"));
   }
-  run.lines = now;
   const fs::path path = RunPaths{folder}.metrics();
   if (!is_plain_file(path)) return;
   const Metrics added = read_metrics(path, run.end);
   run.end = added.end;
   if (added.train().rows == 0) return;
-  const std::uint64_t before = run.progress.at("lines");
+  const std::uint64_t known = run.progress.at("lines");
   run.progress = describe_lines(added, run.about.at("result"));
-  run.progress["lines"] = before + added.train().rows;
+  run.progress["lines"] = known + added.train().rows;
 }
 
 void LiveRuns::look_at(const fs::path& folder) {
@@ -74,15 +73,16 @@ void LiveRuns::look_at(const fs::path& folder) {
   const bool unchanged = files == run.files && lines == run.lines && run.revision > 0;
   if (unchanged) return;
   run.revision = revision_ + 1;
+  const bool was_damaged = !run.problem.empty();
+  run.problem.clear();
   try {
-    if (files != run.files || !run.problem.empty()) run.about = read_run(folder);
-    run.problem.clear();
-    read_new_lines(folder, run, lines);
+    if (was_damaged || files != run.files) run.about = read_run(folder);
+    read_new_lines(folder, run, was_damaged ? Stamp() : run.lines, lines);
   } catch (const UserError& error) {
     run.problem = error.what();
-    run.lines = {};  // from the beginning, once it is mended
   }
   run.files = std::move(files);
+  run.lines = lines;
 }
 
 void LiveRuns::look() {

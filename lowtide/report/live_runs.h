@@ -55,7 +55,8 @@ class LiveRuns {
   static std::vector<Stamp> stamps(const std::filesystem::path& folder);
   void look();
   void look_at(const std::filesystem::path& folder);
-  void read_new_lines(const std::filesystem::path& folder, Run& run, const Stamp& now);
+  static void read_new_lines(const std::filesystem::path& folder, Run& run, const Stamp& before,
+                             const Stamp& now);
   Json entry(const std::filesystem::path& folder, const Run& run) const;
 
   std::filesystem::path root_;

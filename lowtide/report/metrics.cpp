@@ -161,9 +161,14 @@ Metrics parse_metrics(std::string text, const std::string& name) {
 Metrics read_metrics(const std::filesystem::path& path, std::uint64_t from) {
   std::string buffer;
   const std::size_t size = read_from(path, from, buffer);
-  Metrics metrics = parse_padded(buffer, size, path.string());
-  metrics.end += from;
-  return metrics;
+  try {
+    Metrics metrics = parse_padded(buffer, size, path.string());
+    metrics.end += from;
+    return metrics;
+  } catch (const UserError&) {
+    if (from > 0) read_metrics(path);  // for the number of the line
+    throw;
+  }
 }
 
 }  // namespace lowtide

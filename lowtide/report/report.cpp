@@ -7,6 +7,7 @@
 #include <atomic>
 #include <ctime>
 #include <functional>
+#include <future>
 #include <map>
 #include <set>
 #include <thread>
@@ -60,19 +61,22 @@ LoadedRun load(const FoundRun& run) {
     return loaded;
   } catch (const UserError& error) {
     return {{}, {}, error.what()};
+  } catch (const fs::filesystem_error& error) {
+    return {{}, {}, error.code().message()};
   }
 }
 
 // Files are read and packed by all cores, in any order; what comes out is in the order of the runs.
 void for_each_on_all_cores(std::size_t count, const std::function<void(std::size_t)>& work) {
-  std::atomic<std::size_t> next{0};
-  const auto take = [&] {
-    for (std::size_t i = next++; i < count; i = next++) work(i);
-  };
-  std::vector<std::jthread> threads;
   const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  for (std::size_t i = 1; i < std::min(cores, count); ++i) threads.emplace_back(take);
-  take();
+  std::atomic<std::size_t> next{0};
+  std::vector<std::future<void>> workers;
+  for (std::size_t core = 0; core < std::min(cores, count); ++core) {
+    workers.push_back(std::async(std::launch::async, [&] {
+      for (std::size_t i = next++; i < count; i = next++) work(i);
+    }));
+  }
+  for (std::future<void>& worker : workers) worker.get();  // throws what the worker threw
 }
 
 // Names that two roots share are told apart by their paths.
