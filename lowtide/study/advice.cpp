@@ -179,20 +179,24 @@ const Setting* Adviser::choose(const Analysis& suite, const std::vector<const Se
   const Setting* reference = find_setting(suite, suite.reference);
   const Setting* best = best_of(metric, settings);
   const Setting* chosen = best;
+  const std::string within = fmt::format("is the cheapest that is within noise ({}) of the best",
+                                         metric_number(metric, noise(suite)));
   std::string why = "is the best of those that meet the budget";
   if (!request_.budget && request_.goal == Goal::kCheapest) {
     chosen = cheapest_of(settings);
     why = "is the cheapest";
   } else if (!request_.budget && request_.goal == Goal::kBest) {
     chosen = cheapest_as_good(suite, settings, best->mean);
-    why = "is the cheapest that is within noise of the best";
+    why = within;
   } else if (!request_.budget) {
     const Setting* as_good =
         cheapest_as_good(suite, settings, reference != nullptr ? reference->mean : best->mean);
     if (as_good != nullptr) chosen = as_good;
-    why = as_good == nullptr     ? "is the best, since none is as good as static"
-          : reference != nullptr ? "is the cheapest that is not behind static by more than noise"
-                                 : "is the cheapest that is within noise of the best";
+    why = as_good == nullptr ? "is the best, since none is as good as static"
+          : reference == nullptr
+              ? within
+              : fmt::format("is the cheapest that is not behind static by more than noise ({})",
+                            metric_number(metric, noise(suite)));
   }
   reasons_.push_back(fmt::format("Of the {} schedules measured in the suite, {} {}: {} {} {} over {} seed{}.",
                                  suite.settings.size(), chosen->name, why, suite.split, metric.name,
@@ -202,7 +206,7 @@ const Setting* Adviser::choose(const Analysis& suite, const std::vector<const Se
     reasons_.push_back(fmt::format("Against static it is {}{}.",
                                    metric_difference(metric, chosen->contrast->difference),
                                    chosen->contrast->p ? fmt::format(" (p {:.3f})", *chosen->contrast->p)
-                                                       : ", from too few seeds for a test"));
+                                                       : ", with no test possible"));
   }
   if (suite.split == "test")
     reasons_.push_back(
