@@ -78,14 +78,17 @@ std::string suite_table(const Analysis& analysis) {
 
 std::string correlation_line(const char* name, const Correlation& correlation, const char* variance,
                              const Metric& metric) {
+  if (!correlation.interval) {
+    return fmt::format("- {} {:.2f}, no interval: that takes four settings and |r| below 1\n", name,
+                       correlation.r);
+  }
+  const auto [low, high] = *correlation.interval;
   const bool better = (correlation.r > 0) == metric.higher_is_better;
-  const std::string interval =
-      correlation.interval ? fmt::format("95 % [{:.2f}, {:.2f}] by Fisher's z, variance {}",
-                                         correlation.interval->low, correlation.interval->high, variance)
-                           : "no interval: four settings are needed, and |r| below 1";
-  const bool told = correlation.interval && correlation.interval->low * correlation.interval->high > 0;
-  const char* meaning = !told ? "not told from none" : better ? "dearer is better" : "dearer is worse";
-  return fmt::format("- {} {:.2f}, {}: {}\n", name, correlation.r, interval, meaning);
+  return fmt::format("- {} {:.2f}, 95 % [{:.2f}, {:.2f}] by Fisher's z, variance {}: {}\n", name,
+                     correlation.r, low, high, variance,
+                     low * high <= 0 ? "not told from none"
+                     : better        ? "dearer is better"
+                                     : "dearer is worse");
 }
 
 std::string correlations(const Analysis& analysis) {

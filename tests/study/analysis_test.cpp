@@ -109,6 +109,19 @@ TEST(Analysis, CorrelationIsOverQuantisedSchedules) {
   // Costs rise RR < CR < ER < static; means 0.81, 0.87, 0.84, 0.85 have the ranks 1, 4, 2, 3: rho = 1 - 6 · 6
   // / 60.
   EXPECT_NEAR(analysis.correlation.rank->r, 0.4, kTolerance);
+  EXPECT_TRUE(contains(to_markdown(analysis), "- rank (Spearman) 0.40, 95 % [", ": not told from none"));
+}
+
+TEST(Analysis, TheDirectionOfACorrelationIsSaidInWords) {
+  const Study study = suite_of({"all"}, 1);
+  // Dearer by 0.01 is higher by 0.1, but for one that spoils the perfect correlation.
+  const auto rising = [](const Member& m) {
+    return 10 * summarise(schedule_of(m.recipe), 1000).relative_cost - (m.setting == "CT" ? 0.02 : 0);
+  };
+  const Analysis up = analyse(study, runs_of(study, "accuracy", rising));
+  EXPECT_GT(up.correlation.linear->interval->low, 0.5);
+  EXPECT_TRUE(contains(to_markdown(up), "dearer is better"));
+  EXPECT_TRUE(contains(to_markdown(analyse(study, runs_of(study, "perplexity", rising))), "dearer is worse"));
 }
 
 TEST(Analysis, LowerIsBetterForPerplexity) {
