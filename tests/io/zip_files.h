@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace lowtide {
+namespace lowtide::testing {
 
 // The low byte comes first, as on the machines that this runs on.
 template <typename Number>
@@ -82,4 +82,4 @@ std::string npy_vector(const std::string& type, const std::vector<Number>& numbe
   return npy_of("'" + type + "'", "(" + std::to_string(numbers.size()) + ",)", bytes_of_numbers(numbers));
 }
 
-}  // namespace lowtide
+}  // namespace lowtide::testing

@@ -10,7 +10,7 @@
 #include "tests/data/real_data.h"
 #include "tests/io/scratch.h"
 
-namespace lowtide {
+namespace lowtide::testing {
 namespace {
 
 using ::testing::HasSubstr;
@@ -208,4 +208,4 @@ TEST(RealVoc, TrainAndVal) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::testing

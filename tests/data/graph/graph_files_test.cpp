@@ -13,7 +13,7 @@
 #include "tests/io/scratch.h"
 #include "tests/io/zip_files.h"
 
-namespace lowtide {
+namespace lowtide::testing {
 namespace {
 
 using ::testing::ElementsAre;
@@ -249,4 +249,4 @@ TEST(RealGraph, MusaeFacebook) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::testing

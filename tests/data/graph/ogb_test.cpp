@@ -10,7 +10,7 @@
 #include "tests/data/real_data.h"
 #include "tests/io/scratch.h"
 
-namespace lowtide {
+namespace lowtide::testing {
 namespace {
 
 using ::testing::ElementsAre;
@@ -200,4 +200,4 @@ TEST(RealGraph, MolbaceIsMany) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::testing

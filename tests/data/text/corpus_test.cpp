@@ -7,7 +7,7 @@
 #include "tests/data/real_data.h"
 #include "tests/io/scratch.h"
 
-namespace lowtide {
+namespace lowtide::testing {
 namespace {
 
 using ::testing::ElementsAre;
@@ -100,4 +100,4 @@ TEST(RealCorpus, WikiText2) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::testing

@@ -7,7 +7,7 @@
 #include "tests/data/real_data.h"
 #include "tests/io/scratch.h"
 
-namespace lowtide {
+namespace lowtide::testing {
 namespace {
 
 using ::testing::ElementsAre;
@@ -183,4 +183,4 @@ TEST(RealEntailment, Sick) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::testing

@@ -7,7 +7,7 @@
 
 #include "tests/data/image_files.h"
 
-namespace lowtide {
+namespace lowtide::testing {
 namespace {
 
 using ::testing::ElementsAre;
@@ -98,4 +98,4 @@ TEST(TextBatches, RefusesTheStateOfAnother) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::testing

@@ -9,7 +9,7 @@
 #include "tests/data/image_files.h"
 #include "tests/data/real_data.h"
 
-namespace lowtide {
+namespace lowtide::testing {
 namespace {
 
 using ::testing::ElementsAre;
@@ -249,4 +249,4 @@ TEST(RealWordPiece, FifteenLanguages) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::testing
