@@ -20,16 +20,16 @@ int cost_command(int argc, char** argv) {
   check(recipe);
   const TaskShape shape = shape_of_task(recipe);
   const ScheduleSpec spec = schedule_of(recipe);
-  const std::int64_t steps = total_steps(recipe, shape.train_items);
+  const std::int64_t steps = total_steps(recipe, shape.steps_an_epoch);
   const ScheduleSummary summary = summarise(spec, steps);
   Ledger ledger;
   for (const Ledger::Layer& layer : shape.layers) ledger.add_layer(layer.name, layer.macs, layer.precision);
-  for (const BitRun& run : summary.runs) ledger.add(run.bits, run.count * recipe.batch);
+  for (const BitRun& run : summary.runs) ledger.add(run.bits, run.count * shape.items_a_step);
   if (json) {
     fmt::print("{}\n", Json{{"model", recipe.model},
                             {"schedule", to_string(spec)},
                             {"steps", steps},
-                            {"batch", recipe.batch},
+                            {"items_a_step", shape.items_a_step},
                             {"relative_cost", summary.relative_cost},
                             {"saving", summary.saving},
                             {"assumed", shape.assumed},
@@ -37,7 +37,7 @@ int cost_command(int argc, char** argv) {
                            .dump(2));
     return 0;
   }
-  fmt::print("{}, {}, {} steps of {}\n\n{}\n", recipe.model, to_string(spec), steps, recipe.batch,
+  fmt::print("{}, {}, {} steps of {}\n\n{}\n", recipe.model, to_string(spec), steps, shape.items_a_step,
              ledger.format_table());
   fmt::print("relative cost {:.4f} of fp32, saving {:.2f} % against static {} bits\n", summary.relative_cost,
              100 * summary.saving, width(spec.highest().forward));

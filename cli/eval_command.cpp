@@ -50,8 +50,9 @@ int eval_command(int argc, char** argv) {
                             {"items", result.items}}
                            .dump());
   } else {
-    fmt::print("{} {} {:.2f} %, loss {:.4f}, at {}, {} {}\n", split_name, task->metric_name(),
-               100 * result.metric, result.loss, bits_name(eval_bits.forward), result.items,
+    const Metric& metric = find_metric(task->metric_name());
+    fmt::print("{} {} {}, loss {:.4f}, at {}, {} {}\n", split_name, metric.name,
+               metric_text(metric, result.metric), result.loss, bits_name(eval_bits.forward), result.items,
                task->item_name());
   }
   return 0;

@@ -4,6 +4,7 @@
 #include "cli/parse.h"
 #include "lowtide/base/json.h"
 #include "lowtide/tasks/image_setup.h"
+#include "lowtide/tasks/setup.h"
 
 namespace lowtide {
 

@@ -21,7 +21,7 @@ std::int64_t steps_of(const Recipe& recipe, std::string* assumed) {
         fmt::format("how many steps {} epochs are cannot be told without the data (say --steps): {}",
                     recipe.epochs, shape.assumed));
   }
-  return total_steps(recipe, shape.train_items);
+  return total_steps(recipe, shape.steps_an_epoch);
 }
 
 void print_line(const std::string& line) {

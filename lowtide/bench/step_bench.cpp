@@ -8,6 +8,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/bench/memory_meter.h"
 #include "lowtide/tasks/image_setup.h"
+#include "lowtide/tasks/setup.h"
 #include "lowtide/train/optimizer.h"
 #if defined(LOWTIDE_WITH_CUDA)
 #include <c10/cuda/CUDACachingAllocator.h>

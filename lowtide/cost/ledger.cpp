@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lowtide/base/error.h"
 
 namespace lowtide {
@@ -9,6 +11,7 @@ namespace {
 
 // With 2^48 MACs: 2^48 · 2^56 items · 3·2^10 bit operations < 2^116 a layer, and 4096 layers fit 128 bits.
 constexpr std::int64_t kMostItems = std::int64_t{1} << 56;
+constexpr std::int64_t kMostSum = std::int64_t{1} << 62;  // of MACs that were counted step by step
 
 Json layers_json(const std::vector<Ledger::Layer>& layers) {
   Json json = Json::array();
@@ -26,29 +29,54 @@ void Ledger::add_layer(std::string name, std::int64_t macs, LayerPrecision preci
 
 void Ledger::add(Bits scheduled, std::int64_t items) {
   LOWTIDE_CHECK(items >= 0 && items <= kMostItems - this->items(), fmt::format("{} items", items));
-  items_[{scheduled.forward, scheduled.backward}] += items;
+  Steps& steps = steps_[{scheduled.forward, scheduled.backward}];
+  steps.items += items;
+  steps.alike += items;
+}
+
+void Ledger::add(Bits scheduled, std::int64_t items, const std::vector<std::int64_t>& macs) {
+  LOWTIDE_CHECK(items >= 0 && items <= kMostItems - this->items(), fmt::format("{} items", items));
+  LOWTIDE_CHECK(macs.size() == layers_.size(), "MACs of other layers");
+  Steps& steps = steps_[{scheduled.forward, scheduled.backward}];
+  steps.items += items;
+  steps.macs.resize(layers_.size());
+  for (std::size_t i = 0; i < macs.size(); ++i) {
+    LOWTIDE_CHECK(macs[i] >= 0 && macs[i] <= kMostSum - steps.macs[i], layers_[i].name);
+    steps.macs[i] += macs[i];
+  }
 }
 
 std::int64_t Ledger::items() const {
   std::int64_t sum = 0;
-  for (const auto& [bits, count] : items_) sum += count;
+  for (const auto& [bits, steps] : steps_) sum += steps.items;
+  return sum;
+}
+
+Count Ledger::macs(std::size_t layer, const Steps& steps) const {
+  const Count alike = static_cast<Count>(layers_[layer].macs) * static_cast<Count>(steps.alike);
+  return alike + (steps.macs.empty() ? Count{0} : static_cast<Count>(steps.macs[layer]));
+}
+
+Count Ledger::macs() const {
+  Count sum = 0;
+  for (const auto& [bits, steps] : steps_) {
+    for (std::size_t i = 0; i < layers_.size(); ++i) sum += macs(i, steps);
+  }
   return sum;
 }
 
 BitOperations Ledger::paper(const Layer& layer) const {
   BitOperations sum;
-  for (const auto& [bits, count] : items_) {
-    sum +=
-        bit_operations({bits.first, bits.second}, static_cast<Count>(layer.macs) * static_cast<Count>(count));
+  for (const auto& [bits, steps] : steps_) {
+    sum += bit_operations({bits.first, bits.second}, macs(index(layer), steps));
   }
   return sum;
 }
 
 BitOperations Ledger::actual(const Layer& layer) const {
   BitOperations sum;
-  for (const auto& [bits, count] : items_) {
-    sum += bit_operations(layer.precision.resolve({bits.first, bits.second}),
-                          static_cast<Count>(layer.macs) * static_cast<Count>(count));
+  for (const auto& [bits, steps] : steps_) {
+    sum += bit_operations(layer.precision.resolve({bits.first, bits.second}), macs(index(layer), steps));
   }
   return sum;
 }
@@ -67,12 +95,34 @@ BitOperations Ledger::actual() const {
 
 Json Ledger::state() const {
   Json items = Json::array();
-  for (const auto& [bits, count] : items_) items.push_back({bits.first, bits.second, count});
+  for (const auto& [bits, steps] : steps_) {
+    Json entry{bits.first, bits.second, steps.items};
+    if (!steps.macs.empty()) {
+      entry.push_back(steps.alike);
+      entry.push_back(steps.macs);
+    }
+    items.push_back(entry);
+  }
   return {{"layers", layers_json(layers_)}, {"items", items}};
 }
 
+Ledger::Steps Ledger::steps_from(const Json& entry, std::size_t layers) {
+  Steps steps;
+  steps.items = steps.alike = entry.at(2).get<std::int64_t>();
+  if (entry.size() > 3) {
+    steps.alike = entry.at(3).get<std::int64_t>();
+    steps.macs = entry.at(4).get<std::vector<std::int64_t>>();
+    const bool sound = std::all_of(steps.macs.begin(), steps.macs.end(),
+                                   [](std::int64_t macs) { return macs >= 0 && macs <= kMostSum; });
+    if (!sound || steps.macs.size() != layers || steps.alike < 0 || steps.alike > steps.items) {
+      throw UserError("the saved ledger is damaged: impossible MACs");
+    }
+  }
+  return steps;
+}
+
 void Ledger::restore(const Json& state) {
-  std::map<std::pair<int, int>, std::int64_t> items;
+  std::map<Scheduled, Steps> restored;
   std::int64_t sum = 0;
   try {
     if (state.at("layers") != layers_json(layers_)) {
@@ -80,16 +130,17 @@ void Ledger::restore(const Json& state) {
           "the ledger was saved with other layers; resume with the model and the layer rules of that run");
     }
     for (const Json& entry : state.at("items")) {
-      const auto count = entry.at(2).get<std::int64_t>();
-      if (count < 0 || count > kMostItems - sum)
+      const Steps steps = steps_from(entry, layers_.size());
+      if (steps.items < 0 || steps.items > kMostItems - sum)
         throw UserError("the saved ledger is damaged: impossible counts");
-      sum += count;
-      items[{entry.at(0).get<int>(), entry.at(1).get<int>()}] += count;
+      sum += steps.items;
+      if (!restored.emplace(Scheduled{entry.at(0).get<int>(), entry.at(1).get<int>()}, steps).second)
+        throw UserError("the saved ledger is damaged: the same bits twice");
     }
   } catch (const Json::exception& error) {
     throw UserError(fmt::format("the saved ledger is damaged: {}", error.what()));
   }
-  items_ = std::move(items);
+  steps_ = std::move(restored);
 }
 
 }  // namespace lowtide

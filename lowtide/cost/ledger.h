@@ -30,11 +30,14 @@ class Ledger {
 
   // A step, or several, of `items` items in all.
   void add(Bits scheduled, std::int64_t items);
+  // A step whose items differ in size (sentences, sampled graphs, images): the MACs of each layer, in their order.
+  void add(Bits scheduled, std::int64_t items, const std::vector<std::int64_t>& macs);
 
   const std::vector<Layer>& layers() const { return layers_; }
   std::int64_t items() const;
+  Count macs() const;  // of all layers in all steps
 
-  BitOperations paper(const Layer& layer) const;
+  BitOperations paper(const Layer& layer) const;  // one of layers()
   BitOperations actual(const Layer& layer) const;
   BitOperations paper() const;
   BitOperations actual() const;
@@ -47,8 +50,21 @@ class Ledger {
   std::string format_table() const;
 
  private:
+  using Scheduled = std::pair<int, int>;  // forward, backward
+
+  struct Steps {
+    std::int64_t items = 0;          // of all of them
+    std::int64_t alike = 0;          // of those whose layers' MACs are the items' number times those of one
+    std::vector<std::int64_t> macs;  // of each layer in the others; empty if there are none
+    bool operator==(const Steps&) const = default;
+  };
+
+  Count macs(std::size_t layer, const Steps& steps) const;
+  std::size_t index(const Layer& layer) const { return static_cast<std::size_t>(&layer - layers_.data()); }
+  static Steps steps_from(const Json& entry, std::size_t layers);
+
   std::vector<Layer> layers_;
-  std::map<std::pair<int, int>, std::int64_t> items_;  // by scheduled (forward, backward)
+  std::map<Scheduled, Steps> steps_;
 };
 
 }  // namespace lowtide

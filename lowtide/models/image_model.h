@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lowtide/models/initialise.h"
 #include "lowtide/schedule/layer_rules.h"
 
 namespace lowtide {
@@ -32,9 +33,5 @@ const std::vector<ImageModelInfo>& image_models();
 
 // Throws UserError, naming those there are.
 const ImageModelInfo& image_model(const std::string& name);
-
-// He et al. 2015 (normal, by fan-out) for convolutions, uniform in ±1/sqrt(in) for linear layers, 1 and 0 for
-// normalisations; from the seed and the parameter's place alone.
-void initialise(torch::nn::Module& model, std::uint64_t seed);
 
 }  // namespace lowtide

@@ -1,17 +1,23 @@
+#include "lowtide/models/initialise.h"
+
 #include <torch/torch.h>
 
 #include <cmath>
 #include <numbers>
 
-#include "lowtide/base/random.h"
-#include "lowtide/models/image_model.h"
+#include "lowtide/models/lstm_language_model.h"
 #include "lowtide/nn/quant_conv2d.h"
 #include "lowtide/nn/quant_linear.h"
 
 namespace lowtide {
+
 namespace {
 
-// Box and Muller 1958. Written in the order of the contiguous tensor, whatever its layout in memory.
+constexpr double kEmbeddingBound = 0.1;
+
+}  // namespace
+
+// Box and Muller 1958.
 void fill_normal(const at::Tensor& parameter, double deviation, RandomStream stream) {
   at::Tensor values = torch::empty(parameter.sizes());
   float* out = values.data_ptr<float>();
@@ -30,8 +36,6 @@ void fill_uniform(const at::Tensor& parameter, double bound, RandomStream stream
   parameter.copy_(values);
 }
 
-}  // namespace
-
 void initialise(torch::nn::Module& model, std::uint64_t seed) {
   const torch::NoGradGuard no_grad;
   std::uint32_t place = 0;
@@ -46,6 +50,13 @@ void initialise(torch::nn::Module& model, std::uint64_t seed) {
       const double bound = 1.0 / std::sqrt(static_cast<double>(linear->options.in_features));
       fill_uniform(linear->weight, bound, stream());
       if (linear->bias.defined()) fill_uniform(linear->bias, bound, stream());
+    } else if (auto* lstm = module->as<QuantLstmImpl>()) {
+      const double bound = 1.0 / std::sqrt(static_cast<double>(lstm->options.units));
+      for (const at::Tensor& parameter : {lstm->input_weight, lstm->bias, lstm->hidden_weight}) {
+        fill_uniform(parameter, bound, stream());
+      }
+    } else if (auto* language = module->as<LstmLanguageModel>()) {
+      fill_uniform(language->embedding, kEmbeddingBound, stream());
     }
   }
 }

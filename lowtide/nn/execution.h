@@ -16,7 +16,7 @@ namespace lowtide {
 struct LayerEvent {
   const std::string& layer;
   const at::Tensor& output;
-  std::int64_t macs_per_item;
+  std::int64_t macs;  // of this call
 };
 
 // How the layers of one model compute now: the engine, and the precision in force. The training loop sets

@@ -118,7 +118,7 @@ c10::intrusive_ptr<ConvCall> QuantConv2dImpl::start(const at::Tensor& x) const {
 Activation QuantConv2dImpl::finish(at::Tensor value, const c10::intrusive_ptr<ConvCall>& call) const {
   Activation y(std::move(value));
   y.producer = call;
-  tell(y.value, call->shape.macs());
+  tell(y.value, call->shape.input[0] * call->shape.macs());
   return y;
 }
 

@@ -8,30 +8,36 @@
 
 namespace lowtide {
 
-void QuantLayer::attach(std::shared_ptr<const Execution> execution, std::string name, std::uint32_t id,
-                        LayerPrecision rule) {
+void AttachedLayer::attach(std::shared_ptr<const Execution> execution, std::string name, std::uint32_t id) {
+  LOWTIDE_CHECK(id < 1u << 16, "a model of more layers than noise can tell apart");
   execution_ = std::move(execution);
   name_ = std::move(name);
   id_ = id;
-  rule_ = rule;
 }
 
-const Execution& QuantLayer::execution() const {
+const Execution& AttachedLayer::execution() const {
   LOWTIDE_CHECK(execution_ != nullptr, "layer used before attach_layers");
   return *execution_;
 }
 
+NoiseKey AttachedLayer::noise_key() const {
+  if (!at::GradMode::is_enabled()) return {execution().seed, execution().step, id_};
+  if (step_ != execution().step) calls_ = 0;
+  step_ = execution().step;
+  return {execution().seed, execution().step, id_ | calls_++ << 16};
+}
+
 void QuantLayer::prepare(LayerCall& call, bool needs_input_gradient) const {
   call.engine = execution().engine;
-  call.bits = rule_.resolve(execution().bits);
-  if (execution().stochastic) call.noise = Noise::drawn({execution().seed, execution().step, id_});
+  call.bits = bits();
+  if (execution().stochastic) call.noise = Noise::drawn(noise_key());
   call.bifurcate = execution().bifurcate;
   call.recompute = execution().recompute;
   call.needs_input_gradient = needs_input_gradient;
 }
 
-void QuantLayer::tell(const at::Tensor& output, std::int64_t macs_per_item) const {
-  if (execution().listener) execution().listener({name_, output, macs_per_item});
+void QuantLayer::tell(const at::Tensor& output, std::int64_t macs) const {
+  if (execution().listener) execution().listener({layer_name(), output, macs});
 }
 
 std::vector<QuantLayer*> quant_layers(torch::nn::Module& model) {
@@ -46,14 +52,15 @@ void attach_layers(torch::nn::Module& model, const std::shared_ptr<const Executi
                    const LayerRules& rules) {
   std::uint32_t id = 0;
   for (const auto& item : model.named_modules(/*name_prefix=*/"", /*include_self=*/false)) {
-    auto* layer = dynamic_cast<QuantLayer*>(item.value().get());
-    if (layer != nullptr) layer->attach(execution, item.key(), id++, rules.match(item.key()));
+    if (auto* layer = dynamic_cast<AttachedLayer*>(item.value().get()))
+      layer->attach(execution, item.key(), id++);
+    if (auto* layer = dynamic_cast<QuantLayer*>(item.value().get())) layer->set_rule(rules.match(item.key()));
   }
 }
 
-void ActivationRange::register_in(torch::nn::Module& owner) {
-  min_ = owner.register_buffer("activation_min", torch::zeros({1}));
-  range_ = owner.register_buffer("activation_range", torch::zeros({1}));
+void ActivationRange::register_in(torch::nn::Module& owner, const std::string& name) {
+  min_ = owner.register_buffer(name + "_min", torch::zeros({1}));
+  range_ = owner.register_buffer(name + "_range", torch::zeros({1}));
 }
 
 Range ActivationRange::of(const Activation& x, int bits, bool training) {
@@ -68,6 +75,21 @@ Range ActivationRange::track(const Range& now) {
   min_.mul_(1 - kMomentum).add_(now.min, kMomentum);
   range_.mul_(1 - kMomentum).add_(now.range, kMomentum);
   return now;
+}
+
+Range ActivationRange::of_each_step(const at::Tensor& x, int bits, bool training) {
+  if (is_float_bits(bits)) return {};
+  if (!training) return running();
+  const at::NoGradGuard no_grad;
+  const Range now = measure_range(x, RangeGroup::kRow);
+  std::vector<Range> steps;
+  for (std::int64_t t = 0; t < x.size(0); ++t) steps.push_back({now.min.narrow(0, t, 1), now.range.narrow(0, t, 1)});
+  track_each(steps);
+  return now;
+}
+
+void ActivationRange::track_each(const std::vector<Range>& steps) {
+  for (const Range& step : steps) track(step);
 }
 
 }  // namespace lowtide

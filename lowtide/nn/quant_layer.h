@@ -16,14 +16,22 @@ namespace lowtide {
 // starting at 0), as two one-element buffers of the module that owns it.
 class ActivationRange {
  public:
-  void register_in(torch::nn::Module& owner);
+  // The buffers are called …_min and …_range.
+  void register_in(torch::nn::Module& owner, const std::string& name = "activation");
 
   // The range to quantise x with: in training that of x, which also moves the running one; else the running one.
   // None where bits are float.
   Range of(const Activation& x, int bits, bool training);
 
+  // The same for a layer that quantises each index of x's first dimension, a step in time, as a call of its own.
+  Range of_each_step(const at::Tensor& x, int bits, bool training);
+
   // Moves the running range by one that was measured, and returns that.
   Range track(const Range& now);
+  // By one after the other.
+  void track_each(const std::vector<Range>& steps);
+
+  Range running() const { return {min_, range_}; }
 
  private:
   static constexpr double kMomentum = 0.1;
@@ -31,37 +39,53 @@ class ActivationRange {
   at::Tensor range_;
 };
 
-// What quantised layers have in common: their name in the model, the rule for their bits, and the execution
-// they share with the rest of the model.
-class QuantLayer {
+// What a layer has from the model that it is part of: its name, the execution it shares with the others, and random
+// numbers of its own.
+class AttachedLayer {
  public:
-  virtual ~QuantLayer() = default;
+  virtual ~AttachedLayer() = default;
 
-  // `id` tells this layer's noise from that of the others.
-  void attach(std::shared_ptr<const Execution> execution, std::string name, std::uint32_t id,
-              LayerPrecision rule);
+  // `id`, below 2^16, tells this layer's random numbers from those of the others.
+  void attach(std::shared_ptr<const Execution> execution, std::string name, std::uint32_t id);
 
   const std::string& layer_name() const { return name_; }
-  const LayerPrecision& rule() const { return rule_; }
 
  protected:
-  // Fills in what a call takes from the execution: engine, bits in force, noise.
-  void prepare(LayerCall& call, bool needs_input_gradient) const;
-  void tell(const at::Tensor& output, std::int64_t macs_per_item) const;
-
- private:
   const Execution& execution() const;
 
+  // Of one call of this layer: a layer that is called several times in a step (a recurrent one, a head shared by several
+  // levels) draws anew each time. Calls without a gradient draw nothing, and are not counted.
+  NoiseKey noise_key() const;
+
+ private:
   std::shared_ptr<const Execution> execution_;
   std::string name_ = "(unnamed)";
   std::uint32_t id_ = 0;
+  mutable std::int64_t step_ = -1;  // in which the calls were counted
+  mutable std::uint32_t calls_ = 0;
+};
+
+// What quantised layers have in common, beside: the rule for their bits.
+class QuantLayer : public AttachedLayer {
+ public:
+  void set_rule(LayerPrecision rule) { rule_ = rule; }
+  const LayerPrecision& rule() const { return rule_; }
+
+ protected:
+  // The bits in force for this layer.
+  Bits bits() const { return rule_.resolve(execution().bits); }
+  // Fills in what a call takes from the execution: engine, bits in force, noise.
+  void prepare(LayerCall& call, bool needs_input_gradient) const;
+  void tell(const at::Tensor& output, std::int64_t macs) const;
+
+ private:
   LayerPrecision rule_;
 };
 
 // The quantised layers of a model in the order of their names' registration.
 std::vector<QuantLayer*> quant_layers(torch::nn::Module& model);
 
-// Attaches every quantised layer of the model; a later rule wins over an earlier one.
+// Attaches every layer of the model that wants it; a later rule wins over an earlier one.
 void attach_layers(torch::nn::Module& model, const std::shared_ptr<const Execution>& execution,
                    const LayerRules& rules);
 

@@ -61,9 +61,7 @@ at::Tensor QuantLinearImpl::forward(const Activation& x) {
   call->input_range = input_range_.of(x, call->bits.forward, is_training());
   call->input = x.encoded(call->input_range, call->bits.forward);
   at::Tensor y = LinearFunction::apply(x.value, weight, optional(bias), call);
-  // One item of the batch may be many rows: a sequence has one a position.
-  const std::int64_t rows = x.value.numel() / x.value.size(-1) / x.value.size(0);
-  tell(y, rows * options.in_features * options.out_features);
+  tell(y, x.value.numel() * options.out_features);
   return y;
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "lowtide/base/error.h"
-#include "lowtide/report/metric.h"
+#include "lowtide/train/metric.h"
 #include "lowtide/train/progress.h"
 #include "lowtide/train/run_folder.h"
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "lowtide/report/metric.h"
 #include "lowtide/report/run_scan.h"
 #include "lowtide/study/statistics.h"
 #include "lowtide/study/study.h"
+#include "lowtide/train/metric.h"
 
 namespace lowtide {
 

@@ -8,9 +8,9 @@
 #include "lowtide/base/error.h"
 #include "lowtide/io/jsonl.h"
 #include "lowtide/report/comparison.h"
-#include "lowtide/report/metric.h"
 #include "lowtide/study/bar_chart.h"
 #include "lowtide/study/folder.h"
+#include "lowtide/train/metric.h"
 
 namespace lowtide {
 namespace {

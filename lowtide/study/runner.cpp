@@ -9,10 +9,10 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/report/comparison.h"
-#include "lowtide/report/metric.h"
 #include "lowtide/study/child.h"
 #include "lowtide/study/folder.h"
 #include "lowtide/study/status.h"
+#include "lowtide/train/metric.h"
 #include "lowtide/train/progress.h"
 #include "lowtide/train/signals.h"
 

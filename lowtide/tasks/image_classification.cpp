@@ -7,6 +7,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/nn/norm_act.h"
 #include "lowtide/tasks/image_setup.h"
+#include "lowtide/tasks/setup.h"
 
 namespace lowtide {
 namespace {
@@ -15,19 +16,9 @@ namespace {
 // percent.
 constexpr int kReEstimationBatches = 100;
 
-torch::Device device_of(const Recipe& recipe) {
-  if (recipe.device == "cpu") return torch::kCPU;
-  if (!torch::cuda::is_available()) {
-    throw UserError("device 'cuda' was asked for, but this build or this machine has none; use --device cpu");
-  }
-  return torch::kCUDA;
-}
-
 ImageShape shape_of(const ImageDataset& data) {
   return {data.channels(), data.height(), data.width(), data.classes()};
 }
-
-bool is_finite(const torch::Tensor& tensor) { return torch::isfinite(tensor).all().item<bool>(); }
 
 }  // namespace
 
@@ -83,7 +74,7 @@ StepResult ImageClassification::train_step() {
   torch::Tensor logits;
   const torch::Tensor loss = forward_loss(last_batch_, &logits);
   loss.backward();
-  return {loss.detach(), logits.argmax(1).eq(last_batch_.labels).sum(), recipe_.batch};
+  return {loss.detach(), logits.argmax(1).eq(last_batch_.labels).sum(), recipe_.batch, recipe_.batch, {}};
 }
 
 Evaluation ImageClassification::evaluate(Split split, Bits bits) {
@@ -93,10 +84,7 @@ Evaluation ImageClassification::evaluate(Split split, Bits bits) {
     indices.resize(static_cast<std::size_t>(test_->size()));
     std::iota(indices.begin(), indices.end(), 0);
   }
-  const torch::NoGradGuard no_grad;
-  const Bits training_bits = execution_->bits;
-  execution_->bits = bits;
-  model_->eval();
+  const Evaluating evaluating(*model_, *execution_, bits);
   EvalLoader loader(data, indices, eval_augment_, loader_options());
   torch::Tensor correct = torch::zeros({}, torch::TensorOptions(torch::kInt64).device(device_));
   torch::Tensor loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));
@@ -108,8 +96,6 @@ Evaluation ImageClassification::evaluate(Split split, Bits bits) {
     correct += logits.argmax(1).eq(on_device.labels).sum();
     items += on_device.labels.size(0);
   }
-  model_->train();
-  execution_->bits = training_bits;
   const auto n = static_cast<double>(items);
   return {static_cast<double>(correct.item<std::int64_t>()) / n, loss.item<double>() / n, items};
 }
@@ -128,24 +114,7 @@ void ImageClassification::re_estimate_statistics() {
 }
 
 std::string ImageClassification::find_not_finite() {
-  std::string where;
-  execution_->listener = [&](const LayerEvent& event) {
-    if (where.empty() && !is_finite(event.output)) where = fmt::format("the output of layer {}", event.layer);
-  };
-  {
-    const torch::NoGradGuard no_grad;
-    const bool finite_loss = is_finite(forward_loss(last_batch_));
-    if (where.empty() && !finite_loss) where = "the loss";
-  }
-  execution_->listener = nullptr;
-  if (!where.empty()) return where;
-  // Gradients flow from the last layer to the first: the last one that is not finite is where it began.
-  for (const auto& item : model_->named_parameters()) {
-    if (item.value().grad().defined() && !is_finite(item.value().grad())) {
-      where = fmt::format("the gradient of {}", item.key());
-    }
-  }
-  return where.empty() ? "the norm of all gradients" : where;
+  return lowtide::find_not_finite(*model_, *execution_, [&] { return forward_loss(last_batch_); });
 }
 
 void ImageClassification::restore(const Json& state) { loader_->restore(state.at("sampler")); }

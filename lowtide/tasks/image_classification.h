@@ -16,7 +16,9 @@ class ImageClassification final : public Task {
   std::string describe() const override;
   torch::nn::Module& model() override { return *model_; }
   Execution& execution() override { return *execution_; }
-  std::int64_t train_items() const override { return static_cast<std::int64_t>(split_.train.size()); }
+  double steps_an_epoch() const override {
+    return static_cast<double>(split_.train.size()) / static_cast<double>(recipe_.batch);
+  }
   std::int64_t items_a_step() const override { return recipe_.batch; }
   std::vector<Ledger::Layer> layers() override;
   StepResult train_step() override;

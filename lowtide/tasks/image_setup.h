@@ -30,8 +30,6 @@ Augmentations augmentations_of(const Recipe& recipe, ImageShape& shape);
 std::shared_ptr<ImageModel> make_image_model(const Recipe& recipe, const ImageShape& shape,
                                              const std::shared_ptr<Execution>& execution);
 
-std::shared_ptr<Execution> make_execution(const Recipe& recipe);
-
 // By one forward pass of one black image.
 std::vector<Ledger::Layer> layers_of(ImageModel& model, Execution& execution, const ImageShape& shape);
 

@@ -6,6 +6,8 @@
 #include "lowtide/data/image_dataset.h"
 #include "lowtide/tasks/image_classification.h"
 #include "lowtide/tasks/image_setup.h"
+#include "lowtide/tasks/language_modelling.h"
+#include "lowtide/tasks/setup.h"
 
 namespace lowtide {
 namespace {
@@ -26,34 +28,54 @@ constexpr std::array kPublished{
     PublishedData{"tiny-imagenet", {3, 64, 64, 200}, 100000, "Tiny-ImageNet"},
 };
 
-}  // namespace
-
-std::unique_ptr<Task> make_task(const Recipe& recipe) {
-  return std::make_unique<ImageClassification>(recipe);
-}
-
-TaskShape shape_of_task(const Recipe& recipe) {
+TaskShape shape_of_image_task(const Recipe& recipe) {
   ImageShape shape;
   TaskShape result;
+  std::int64_t items = 0;
   try {
     const auto data = open_image_dataset(recipe.data, recipe.data_dir, Split::kTrain);
     shape = {data->channels(), data->height(), data->width(), data->classes()};
-    result.train_items = data->size();
+    items = data->size();
   } catch (const UserError& missing) {
     for (const PublishedData& published : kPublished) {
       if (published.format != recipe.data) continue;
       shape = published.shape;
-      result.train_items = published.train_items;
+      items = published.train_items;
       result.assumed = fmt::format("{}; counted for {}: {} images of {} classes", missing.what(),
                                    published.name, published.train_items, shape.classes);
     }
   }
-  result.train_items -= recipe.validation;
+  result.items_a_step = recipe.batch;
+  result.steps_an_epoch = static_cast<double>(items - recipe.validation) / static_cast<double>(recipe.batch);
   augmentations_of(recipe, shape);
   const auto execution = make_execution(recipe);
   const auto model = make_image_model(recipe, shape, execution);
   result.layers = layers_of(*model, *execution, shape);
   return result;
+}
+
+}  // namespace
+
+std::unique_ptr<Task> make_task(const Recipe& recipe) {
+  switch (task_of(recipe)) {
+    case TaskKind::kImages:
+      return std::make_unique<ImageClassification>(recipe);
+    case TaskKind::kLanguage:
+      return std::make_unique<LanguageModelling>(recipe);
+    case TaskKind::kNodes:
+    case TaskKind::kDetection:
+    case TaskKind::kEntailment:
+      break;
+  }
+  throw UserError(fmt::format("data is '{}': this task is not there yet", recipe.data));
+}
+
+std::optional<double> Task::training_metric(double /*loss*/, double correct) const { return correct; }
+
+TaskShape shape_of_task(const Recipe& recipe) {
+  if (task_of(recipe) == TaskKind::kImages) return shape_of_image_task(recipe);
+  const auto task = make_task(recipe);
+  return {task->layers(), task->steps_an_epoch(), task->items_a_step(), ""};
 }
 
 }  // namespace lowtide

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,15 +12,18 @@
 #include "lowtide/cost/ledger.h"
 #include "lowtide/data/split.h"
 #include "lowtide/nn/execution.h"
+#include "lowtide/nn/named_tensors.h"
 #include "lowtide/train/recipe.h"
 
 namespace lowtide {
 
 // What one step of training leaves: tensors on the task's device, which nobody reads before they are needed.
 struct StepResult {
-  torch::Tensor loss;     // float32, mean over the items
-  torch::Tensor correct;  // int64, items predicted right
-  std::int64_t items = 0;
+  torch::Tensor loss;              // float32, mean over the items
+  torch::Tensor correct;           // int64, how many were predicted right; undefined where none are counted
+  std::int64_t items = 0;          // that were computed
+  std::int64_t judged = 0;         // that could be right
+  std::vector<std::int64_t> macs;  // of each layer; empty where they are the items' number times those of one
 };
 
 struct Evaluation {
@@ -40,15 +44,17 @@ class Task {
   virtual torch::nn::Module& model() = 0;
   virtual Execution& execution() = 0;
 
-  // Items of the training set, and of one step: what turns epochs into steps.
-  virtual std::int64_t train_items() const = 0;
-  virtual std::int64_t items_a_step() const = 0;
+  virtual double steps_an_epoch() const = 0;
+  virtual std::int64_t items_a_step() const = 0;  // of most steps
 
   // The layers that multiply, with their MACs for one item and the rule for their bits.
   virtual std::vector<Ledger::Layer> layers() = 0;
 
   // Draws a batch, computes the loss and its gradients at the precision in force; changes no weight.
   virtual StepResult train_step() = 0;
+
+  // The task's metric in training, from the mean loss and the share that was right; nothing where it takes more to know it.
+  virtual std::optional<double> training_metric(double loss, double correct) const;
 
   virtual bool has(Split split) const = 0;
   virtual Evaluation evaluate(Split split, Bits bits) = 0;
@@ -59,9 +65,11 @@ class Task {
   // The first layer whose output on the last batch is not finite, or the last whose gradient is not.
   virtual std::string find_not_finite() = 0;
 
-  // All that a resume needs and is not a parameter or a buffer of the model: the position in the data.
+  // All that a resume needs and is not a parameter or a buffer of the model: the position in the data, and tensors that one
+  // step hands to the next.
   virtual Json state() const = 0;
   virtual void restore(const Json& state) = 0;
+  virtual NamedTensors carried() const { return {}; }
 };
 
 std::unique_ptr<Task> make_task(const Recipe& recipe);
@@ -70,7 +78,8 @@ std::unique_ptr<Task> make_task(const Recipe& recipe);
 // `assumed` says in words what was taken for granted, and is empty where the data was there.
 struct TaskShape {
   std::vector<Ledger::Layer> layers;
-  std::int64_t train_items = 0;
+  double steps_an_epoch = 0;
+  std::int64_t items_a_step = 0;
   std::string assumed;
 };
 TaskShape shape_of_task(const Recipe& recipe);

@@ -10,11 +10,18 @@
 
 namespace lowtide {
 
+LearningRate::Kind LearningRate::kind_named(const std::string& name) {
+  if (name == "steps") return Kind::kSteps;
+  if (name == "cosine") return Kind::kCosine;
+  if (name == "linear") return Kind::kLinear;
+  if (name == "inverse-sqrt") return Kind::kInverseSqrt;
+  if (name == "plateau") return Kind::kPlateau;
+  LOWTIDE_CHECK(name == "constant", name);
+  return Kind::kConstant;
+}
+
 LearningRate::LearningRate(const Recipe& recipe, std::int64_t total_steps)
-    : kind_(recipe.lr_schedule == "steps"    ? Kind::kSteps
-            : recipe.lr_schedule == "cosine" ? Kind::kCosine
-            : recipe.lr_schedule == "linear" ? Kind::kLinear
-                                             : Kind::kConstant),
+    : kind_(kind_named(recipe.lr_schedule)),
       first_(recipe.lr),
       last_(recipe.lr * recipe.lr_final),
       gamma_(recipe.lr_gamma),
@@ -50,10 +57,36 @@ double LearningRate::at(std::int64_t step) const {
     case Kind::kLinear:
       rate = first_ + (last_ - first_) * progress;
       break;
+    case Kind::kInverseSqrt:  // Vaswani et al. 2017, eq. 3, with the full rate where the warm-up ends
+      rate =
+          first_ * std::sqrt(static_cast<double>(warmup_) / static_cast<double>(std::max(step + 1, warmup_)));
+      break;
+    case Kind::kPlateau:
+      rate = first_ * std::pow(gamma_, static_cast<double>(falls_));
+      break;
     case Kind::kConstant:
       break;
   }
   return rise * rate;
+}
+
+void LearningRate::observe(double held_out_loss) {
+  if (lowest_ && held_out_loss >= *lowest_) {
+    ++falls_;
+  } else {
+    lowest_ = held_out_loss;
+  }
+}
+
+Json LearningRate::state() const {
+  if (!listens()) return Json::object();
+  return {{"lowest", lowest_ ? Json(*lowest_) : Json()}, {"falls", falls_}};
+}
+
+void LearningRate::restore(const Json& state) {
+  if (!listens()) return;
+  if (!state.at("lowest").is_null()) lowest_ = state.at("lowest").get<double>();
+  falls_ = state.at("falls");
 }
 
 }  // namespace lowtide

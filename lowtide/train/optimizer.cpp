@@ -22,6 +22,7 @@ class Sgd final : public Optimizer {
   Sgd(const Recipe& recipe, torch::nn::Module& model)
       : momentum_(recipe.momentum), decay_(recipe.weight_decay) {
     for (const auto& item : model.named_parameters()) {
+      if (!item.value().requires_grad()) continue;
       parameters_.push_back(item.value());
       velocity_.emplace_back(item.key() + ".momentum", torch::zeros_like(item.value()));
     }
@@ -47,12 +48,18 @@ class Sgd final : public Optimizer {
   NamedTensors velocity_;
 };
 
-// Kingma and Ba 2015, algorithm 1; the weight decay is added to the gradient.
+// Kingma and Ba 2015, algorithm 1. The weight decay is added to the gradient; or (AdamW) it shrinks the weights by
+// itself, those of products alone: biases and normalisations, which have one dimension, are left (Loshchilov and Hutter
+// 2019; Devlin et al. 2019).
 class Adam final : public Optimizer {
  public:
   Adam(const Recipe& recipe, torch::nn::Module& model)
-      : beta1_(recipe.betas[0]), beta2_(recipe.betas[1]), decay_(recipe.weight_decay) {
+      : beta1_(recipe.betas[0]),
+        beta2_(recipe.betas[1]),
+        decay_(recipe.weight_decay),
+        apart_(recipe.optimizer == "adamw") {
     for (const auto& item : model.named_parameters()) {
+      if (!item.value().requires_grad()) continue;
       parameters_.push_back(item.value());
       first_.emplace_back(item.key() + ".first_moment", torch::zeros_like(item.value()));
       second_.emplace_back(item.key() + ".second_moment", torch::zeros_like(item.value()));
@@ -67,7 +74,9 @@ class Adam final : public Optimizer {
     const double correction2 = 1 - std::pow(beta2_, static_cast<double>(steps_));
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const torch::Tensor& parameter = parameters_[i];
-      const torch::Tensor gradient = decay_ != 0 ? parameter.grad().add(parameter, decay_) : parameter.grad();
+      const bool joins = decay_ != 0 && !apart_;
+      const torch::Tensor gradient = joins ? parameter.grad().add(parameter, decay_) : parameter.grad();
+      if (decay_ != 0 && apart_ && parameter.dim() > 1) apply(parameter, parameter, -rate * decay_, halted);
       const torch::Tensor& first = first_[i].second;
       const torch::Tensor& second = second_[i].second;
       first.mul_(beta1_).add_(gradient, 1 - beta1_);
@@ -89,6 +98,7 @@ class Adam final : public Optimizer {
   static constexpr double kEpsilon = 1e-8;
 
   double beta1_, beta2_, decay_;
+  bool apart_;
   std::int64_t steps_ = 0;
   std::vector<torch::Tensor> parameters_;
   NamedTensors first_, second_;
@@ -97,7 +107,7 @@ class Adam final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const Recipe& recipe, torch::nn::Module& model) {
-  if (recipe.optimizer == "adam") return std::make_unique<Adam>(recipe, model);
+  if (recipe.optimizer != "sgd") return std::make_unique<Adam>(recipe, model);
   return std::make_unique<Sgd>(recipe, model);
 }
 
@@ -105,11 +115,15 @@ torch::Tensor clip_gradients(const std::vector<torch::Tensor>& parameters, doubl
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> norms;
   norms.reserve(parameters.size());
-  for (const torch::Tensor& parameter : parameters) norms.push_back(parameter.grad().norm());
+  for (const torch::Tensor& parameter : parameters) {
+    if (parameter.requires_grad()) norms.push_back(parameter.grad().norm());
+  }
   torch::Tensor norm = torch::stack(norms).norm();
   if (limit > 0) {
     const torch::Tensor factor = (limit / (norm + 1e-6)).clamp_max(1.0);
-    for (const torch::Tensor& parameter : parameters) parameter.grad().mul_(factor);
+    for (const torch::Tensor& parameter : parameters) {
+      if (parameter.requires_grad()) parameter.grad().mul_(factor);
+    }
   }
   return norm;
 }

@@ -3,16 +3,13 @@
 #include <torch/torch.h>
 
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "lowtide/base/json.h"
+#include "lowtide/nn/named_tensors.h"
 #include "lowtide/train/recipe.h"
 
 namespace lowtide {
-
-using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
 // Changes parameters by their gradients. The state is plain tensors with names, saved and restored exactly.
 class Optimizer {

@@ -26,11 +26,8 @@ std::string duration_text(double seconds) {
   return fmt::format("{} h {} min", s / 3600, s % 3600 / 60);
 }
 
-Progress::Progress(std::int64_t total_steps, std::string metric, std::string items)
-    : total_(total_steps),
-      metric_(std::move(metric)),
-      items_(std::move(items)),
-      terminal_(isatty(STDOUT_FILENO) == 1) {}
+Progress::Progress(std::int64_t total_steps, const Metric& metric, std::string items)
+    : total_(total_steps), metric_(metric), items_(std::move(items)), terminal_(isatty(STDOUT_FILENO) == 1) {}
 
 std::string Progress::bar(std::int64_t step) const {
   constexpr int kWidth = 16;
@@ -40,11 +37,12 @@ std::string Progress::bar(std::int64_t step) const {
 
 void Progress::update(const ProgressLine& line) {
   const double left = static_cast<double>(total_ - line.step) * line.seconds_per_step;
+  const std::string metric =
+      line.metric ? fmt::format("  {} {:>7}", metric_.name, metric_text(metric_, *line.metric)) : "";
   const std::string text = fmt::format(
-      "step {:>{}}/{}  loss {:.4f}  {} {:5.2f} %  bits {:>4}  lr {:.3g}  {:.0f} {}/s  cost {:.4f}  left {}",
-      line.step, fmt::formatted_size("{}", total_), total_, line.loss, metric_, 100 * line.accuracy,
-      bits_text(line.bits), line.rate, line.items_per_second, items_, line.relative_cost,
-      duration_text(left));
+      "step {:>{}}/{}  loss {:.4f}{}  bits {:>4}  lr {:.3g}  {:.0f} {}/s  cost {:.4f}  left {}", line.step,
+      fmt::formatted_size("{}", total_), total_, line.loss, metric, bits_text(line.bits), line.rate,
+      line.items_per_second, items_, line.relative_cost, duration_text(left));
   if (terminal_) {
     fmt::print("\r{} {}\x1b[K", bar(line.step), text);
     drawn_ = true;

@@ -2,15 +2,18 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lowtide/schedule/bits.h"
+#include "lowtide/train/metric.h"
 
 namespace lowtide {
 
 struct ProgressLine {
   std::int64_t step = 0;
-  double loss = 0, accuracy = 0;
+  double loss = 0;
+  std::optional<double> metric;
   Bits bits;
   double rate = 0;
   double items_per_second = 0, seconds_per_step = 0;
@@ -20,7 +23,7 @@ struct ProgressLine {
 // What a person sees of a run: on a terminal one line that is drawn over, elsewhere plain lines.
 class Progress {
  public:
-  Progress(std::int64_t total_steps, std::string metric, std::string items);
+  Progress(std::int64_t total_steps, const Metric& metric, std::string items);
 
   void update(const ProgressLine& line);
   void note(const std::string& text);  // a line that stays
@@ -30,7 +33,8 @@ class Progress {
   std::string bar(std::int64_t step) const;
 
   std::int64_t total_;
-  std::string metric_, items_;
+  const Metric& metric_;
+  std::string items_;
   bool terminal_;
   bool drawn_ = false;
 };

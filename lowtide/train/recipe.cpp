@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string_view>
 #include <type_traits>
@@ -25,7 +26,11 @@ constexpr std::string_view kRunningGroup = "Running (does not change what is com
 template <typename AnyRecipe, typename Visitor>
 void visit_data(AnyRecipe& r, Visitor& visit) {
   visit.group("Data");
-  visit("data", r.data, "format: idx, cifar10, cifar100, folder or tiny-imagenet");
+  visit("data", r.data,
+        "format, which says the task too: idx, cifar10, cifar100, folder, tiny-imagenet (images); ptb, "
+        "wikitext "
+        "(language); ogb, npz, musae, citation (nodes of a graph); voc (detection); xnli, mnli, rte, sick "
+        "(entailment)");
   visit("data-dir", r.data_dir, "folder of the data set");
   visit("validation", r.validation, "training items held out to choose by; 0 trains on all of them");
   visit("augment", r.augment, "none, pad-crop or random-resized-crop");
@@ -33,14 +38,39 @@ void visit_data(AnyRecipe& r, Visitor& visit) {
   visit("flip", r.flip, "mirror half of the training images");
   visit("image-size", r.image_size, "height and width the network sees; 0: as in the files");
   visit("resize", r.resize, "evaluation: shorter side before the centre crop; 0: none");
+  visit("max-size", r.max_size, "detection: the longer side at most, the shorter being --resize");
   visit("mean", r.mean, "per channel, subtracted from pixels in 0..1");
   visit("std", r.std, "per channel, divided by");
+  visit("length", r.length, "language: words that a step goes back; entailment: pieces of a pair at most");
+  visit("vocabulary", r.vocabulary, "entailment: the WordPiece file, vocab.txt");
+  visit("lower-case", r.lower_case, "entailment: the vocabulary is uncased");
+  visit("language", r.language, "entailment: of xnli");
+  visit("undirected", r.undirected, "nodes: every edge leads both ways");
+  visit("node-features", r.node_features,
+        "nodes: as-is, standardise (each column) or normalise (each row's sum)");
+  visit("node-split", r.node_split,
+        "nodes: data (the files' own), or drawn: 0.6:0.2 (shares to train and to validate), 20:30 (nodes a "
+        "class)");
+  visit("fan-out", r.fan_out, "nodes: neighbours drawn in each layer; none: the whole graph in every step");
 }
 
 template <typename AnyRecipe, typename Visitor>
 void visit_model_and_precision(AnyRecipe& r, Visitor& visit) {
   visit.group("Model and precision");
   visit("model", r.model, "a name from `lowtide models`");
+  visit("hidden", r.hidden, "units of a layer (lstm, transformer, bert, gcn, sage, gat)");
+  visit("layers", r.layers, "layers of those");
+  visit("heads", r.heads, "of attention (transformer, bert, gat)");
+  visit("feed-forward", r.feed_forward,
+        "units between the two products of a transformer's layer; 0: four times --hidden");
+  visit("dropout", r.dropout, "share of activations set to zero in training");
+  visit("aggregation", r.aggregation, "graphs: fp32 (FP-Agg) or quantized (Q-Agg)");
+  visit("quantize-norm", r.quantize_norm, "graphs: quantise what the normalisation reads as well");
+  visit("freeze-norm", r.freeze_norm,
+        "detection: batch normalisation keeps the statistics and factors it begins with");
+  visit("weights", r.weights,
+        "weights to begin with: a safetensors file; for bert also a folder with config.json and "
+        "model.safetensors");
   visit("schedule", r.schedule,
         "a name (CR, RR, static, fp32 ...) or a whole line (`lowtide schedule --help`)");
   visit("bits", r.bits, "forward bits, lowest:highest");
@@ -53,7 +83,8 @@ void visit_model_and_precision(AnyRecipe& r, Visitor& visit) {
   visit("grad-rounding", r.grad_rounding, "stochastic or nearest");
   visit("bifurcate", r.bifurcate, "keep the weight gradient's error unquantised");
   visit("recompute", r.recompute, "save memory: compute what batch norm needs again in the backward pass");
-  visit("engine", r.engine, "how quantised products are computed: simulated, integer (CPU), or auto: the fastest");
+  visit("engine", r.engine,
+        "how quantised products are computed: simulated, integer (CPU), or auto: the fastest");
 }
 
 template <typename AnyRecipe, typename Visitor>
@@ -62,16 +93,20 @@ void visit_training(AnyRecipe& r, Visitor& visit) {
   visit("steps", r.steps, "training steps; 0: by --epochs");
   visit("epochs", r.epochs, "passes over the training items, where --steps is 0");
   visit("batch", r.batch, "items a step");
-  visit("optimizer", r.optimizer, "sgd or adam");
+  visit("optimizer", r.optimizer, "sgd, adam or adamw (weight decay apart from the gradient)");
   visit("lr", r.lr, "learning rate");
   visit("momentum", r.momentum, "of sgd");
   visit("weight-decay", r.weight_decay, "added to the gradient, times the weight");
   visit("betas", r.betas, "of adam");
   visit("clip", r.clip, "largest norm of the gradient; 0: any");
-  visit("lr-schedule", r.lr_schedule, "steps, cosine, linear or constant");
+  visit("lr-schedule", r.lr_schedule, "steps, cosine, linear, inverse-sqrt, plateau or constant");
   visit("lr-steps", r.lr_steps,
         "of `steps`: where the rate falls; fractions of the run, or steps if above 1");
-  visit("lr-gamma", r.lr_gamma, "of `steps`: what it is multiplied by");
+  visit("lr-gamma", r.lr_gamma, "of `steps` and `plateau`: what it is multiplied by");
+  visit("plateau-every", r.plateau_every,
+        "of `plateau`: steps between two looks at the held-out loss, after which the rate falls unless that "
+        "is the lowest "
+        "yet; 0: an epoch");
   visit("lr-final", r.lr_final, "of cosine and linear: the last rate, as a fraction of the first");
   visit("lr-delay", r.lr_delay, "steps at the full rate before the lr-schedule begins; it spans the rest");
   visit("warmup", r.warmup, "steps in which the rate rises from 0");
@@ -224,11 +259,52 @@ void check_training(const Recipe& r) {
   expect(r.swa_every > 0, "swa-every", fmt::to_string(r.swa_every), "1 or more");
   expect(r.seed <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()), "seed",
          fmt::to_string(r.seed), "at most 2^63 - 1, the largest whole number of a recipe file");
-  expect_one_of("optimizer", r.optimizer, {"sgd", "adam"});
-  expect_one_of("lr-schedule", r.lr_schedule, {"steps", "cosine", "linear", "constant"});
+  expect(r.plateau_every >= 0, "plateau-every", fmt::to_string(r.plateau_every), "0 or more");
+  expect(r.lr_schedule != "inverse-sqrt" || r.warmup > 0, "warmup", "0",
+         "1 or more: inverse-sqrt falls from the end of the warm-up on");
+  expect_one_of("optimizer", r.optimizer, {"sgd", "adam", "adamw"});
+  expect_one_of("lr-schedule", r.lr_schedule,
+                {"steps", "cosine", "linear", "inverse-sqrt", "plateau", "constant"});
+}
+
+void check_model(const Recipe& r) {
+  expect(r.max_size >= 0, "max-size", fmt::to_string(r.max_size), "0 or more");
+  expect(r.length > 0, "length", fmt::to_string(r.length), "1 or more");
+  expect(r.hidden > 0, "hidden", fmt::to_string(r.hidden), "1 or more");
+  expect(r.layers > 0, "layers", fmt::to_string(r.layers), "1 or more");
+  expect(r.heads > 0, "heads", fmt::to_string(r.heads), "1 or more");
+  expect(r.feed_forward >= 0, "feed-forward", fmt::to_string(r.feed_forward), "0 or more");
+  expect(r.dropout >= 0 && r.dropout < 1, "dropout", fmt::to_string(r.dropout), "0 or more, below 1");
+  for (const int drawn : r.fan_out) expect(drawn > 0, "fan-out", fmt::to_string(drawn), "1 or more each");
+  expect_one_of("aggregation", r.aggregation, {"fp32", "quantized"});
+  expect_one_of("node-features", r.node_features, {"as-is", "standardise", "normalise"});
 }
 
 }  // namespace
+
+TaskKind task_of(const Recipe& recipe) {
+  static const std::map<std::string, TaskKind> kinds{{"idx", TaskKind::kImages},
+                                                     {"cifar10", TaskKind::kImages},
+                                                     {"cifar100", TaskKind::kImages},
+                                                     {"folder", TaskKind::kImages},
+                                                     {"tiny-imagenet", TaskKind::kImages},
+                                                     {"ptb", TaskKind::kLanguage},
+                                                     {"wikitext", TaskKind::kLanguage},
+                                                     {"ogb", TaskKind::kNodes},
+                                                     {"npz", TaskKind::kNodes},
+                                                     {"musae", TaskKind::kNodes},
+                                                     {"citation", TaskKind::kNodes},
+                                                     {"voc", TaskKind::kDetection},
+                                                     {"xnli", TaskKind::kEntailment},
+                                                     {"mnli", TaskKind::kEntailment},
+                                                     {"rte", TaskKind::kEntailment},
+                                                     {"sick", TaskKind::kEntailment}};
+  const auto found = kinds.find(recipe.data);
+  if (found != kinds.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kinds) names.push_back(name);
+  throw UserError(fmt::format("data is '{}'; expected one of {}", recipe.data, fmt::join(names, ", ")));
+}
 
 void define_recipe(CLI::App& app, Recipe& recipe) {
   app.config_formatter(std::make_shared<RecipeFile>(app));
@@ -240,7 +316,7 @@ void define_recipe(CLI::App& app, Recipe& recipe) {
 void check(const Recipe& r) {
   const Json json = to_json(r);
   for (const auto& [key, value] : json.items()) check_writable(key, value);
-  expect_one_of("data", r.data, {"idx", "cifar10", "cifar100", "folder", "tiny-imagenet"});
+  task_of(r);
   expect_one_of("augment", r.augment, {"none", "pad-crop", "random-resized-crop"});
   expect_one_of("grad-rounding", r.grad_rounding, {"stochastic", "nearest"});
   expect_one_of("device", r.device, {"cpu", "cuda"});
@@ -258,6 +334,7 @@ void check(const Recipe& r) {
   expect(r.checkpoint_every >= 0, "checkpoint-every", fmt::to_string(r.checkpoint_every), "0 or more");
   expect(r.keep_checkpoints > 0, "keep-checkpoints", fmt::to_string(r.keep_checkpoints), "1 or more");
   check_training(r);
+  check_model(r);
   const LayerRules rules(r.layer_bits);
   const ScheduleSpec spec = schedule_of(r);
   check(spec);

@@ -22,10 +22,28 @@ struct Recipe {
   bool flip = false;
   int image_size = 0;
   int resize = 0;
+  int max_size = 0;
   std::vector<double> mean, std;
+  std::int64_t length = 35;
+  std::string vocabulary;
+  bool lower_case = false;
+  std::string language = "en";
+  bool undirected = true;
+  std::string node_features = "as-is";
+  std::string node_split = "data";
+  std::vector<int> fan_out;
 
   // model
   std::string model = "cifar-resnet8";
+  std::int64_t hidden = 200;
+  std::int64_t layers = 1;
+  std::int64_t heads = 4;
+  std::int64_t feed_forward = 0;
+  double dropout = 0;
+  std::string aggregation = "fp32";
+  bool quantize_norm = false;
+  bool freeze_norm = true;
+  std::string weights;
 
   // precision
   std::string schedule = "CR";
@@ -56,6 +74,7 @@ struct Recipe {
   double lr_gamma = 0.1;
   double lr_final = 0;
   std::int64_t lr_delay = 0;
+  std::int64_t plateau_every = 0;
   std::int64_t warmup = 0;
   double swa_start = 1;
   std::int64_t swa_every = 100;
@@ -70,6 +89,12 @@ struct Recipe {
   std::int64_t checkpoint_every = 1000;
   int keep_checkpoints = 3;
 };
+
+// What is trained for: the format of the data says it.
+enum class TaskKind { kImages, kLanguage, kNodes, kDetection, kEntailment };
+
+// UserError for a format that is unknown.
+TaskKind task_of(const Recipe& recipe);
 
 // Adds every option to the app, in groups; --help shows the values the recipe holds now as the defaults.
 void define_recipe(CLI::App& app, Recipe& recipe);

@@ -47,10 +47,9 @@ std::int64_t first_averaged_step(const Recipe& recipe, std::int64_t total) {
 
 }  // namespace
 
-std::int64_t total_steps(const Recipe& recipe, std::int64_t train_items) {
+std::int64_t total_steps(const Recipe& recipe, double steps_an_epoch) {
   if (recipe.steps > 0) return recipe.steps;
-  const double steps = recipe.epochs * static_cast<double>(train_items) / static_cast<double>(recipe.batch);
-  return std::max<std::int64_t>(1, std::llround(steps));
+  return std::max<std::int64_t>(1, std::llround(recipe.epochs * steps_an_epoch));
 }
 
 Bits evaluation_bits(const Recipe& recipe) {
@@ -73,13 +72,20 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
       program_(program),
       task_(make_task(recipe_)),
       spec_(schedule_of(recipe)),
-      total_(total_steps(recipe, task_->train_items())),
+      total_(total_steps(recipe, task_->steps_an_epoch())),
       schedule_(make_schedule(spec_, total_)),
       rate_(recipe, total_),
+      plateau_every_(recipe.plateau_every > 0
+                         ? recipe.plateau_every
+                         : std::max<std::int64_t>(1, std::llround(task_->steps_an_epoch()))),
       optimizer_(make_optimizer(recipe, task_->model())),
       average_(task_->model(), first_averaged_step(recipe, total_), recipe.swa_every),
       eval_bits_(evaluation_bits(recipe)),
-      progress_(total_, task_->metric_name(), task_->item_name()) {
+      metric_(find_metric(task_->metric_name())),
+      progress_(total_, metric_, task_->item_name()) {
+  if (rate_.listens() && !task_->has(Split::kValid)) {
+    throw UserError("lr-schedule is 'plateau', but no items are held out to judge by; set --validation");
+  }
   for (const Ledger::Layer& layer : task_->layers())
     ledger_.add_layer(layer.name, layer.macs, layer.precision);
   const auto device = task_->model().parameters()[0].device();
@@ -91,8 +97,8 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
 TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
   const StopSignals signals;
   open_folder(folder, resume);
-  progress_.note(fmt::format("{}: {}, {} steps of {}, in {}", recipe_.model, to_string(spec_), total_,
-                             recipe_.batch, folder.string()));
+  progress_.note(fmt::format("{}: {}, {} steps of {} {}, in {}", recipe_.model, to_string(spec_), total_,
+                             task_->items_a_step(), task_->item_name(), folder.string()));
   progress_.note(task_->describe());
   started_ = last_log_ = Clock::now();
   task_->model().train();
@@ -101,7 +107,7 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
     const bool last = step_ == total_;
     const int signal = StopSignals::received();
     if (due(recipe_.log_every) || last) log_metrics();
-    if (due(recipe_.eval_every) && !last && task_->has(Split::kValid)) evaluate_and_log(Split::kValid);
+    if (!last) evaluate_if_due();
     if (due(recipe_.checkpoint_every) || last || signal != 0) save_checkpoint();
     if (signal != 0 && !last) {
       progress_.note(fmt::format("stopped at step {}; continue with: lowtide train --resume {}", step_,
@@ -135,11 +141,17 @@ void Trainer::train_one_step() {
   halted_.logical_or_(torch::isfinite(norm + result.loss).logical_not());
   if (halted_.device().is_cpu()) stop_if_not_finite();  // elsewhere the host would wait: it asks when it logs
   optimizer_->step(rate_.at(step_), halted_);
-  ledger_.add(execution.bits, result.items);
+  if (result.macs.empty()) {
+    ledger_.add(execution.bits, result.items);
+  } else {
+    ledger_.add(execution.bits, result.items, result.macs);
+  }
   if (schedule_->is_stateful()) schedule_->observe(step_, number(result.loss));
   sums_.loss += result.loss;
-  sums_.correct += result.correct;
+  if (result.correct.defined()) sums_.correct += result.correct;
   ++sums_.steps;
+  sums_.items += result.items;
+  sums_.judged += result.judged;
   ++step_;
   average_.observe(step_);
 }
@@ -160,39 +172,49 @@ void Trainer::log_metrics() {
   stop_if_not_finite();
   const Clock::time_point now = Clock::now();
   const auto steps = static_cast<double>(sums_.steps);
-  const auto items = steps * static_cast<double>(task_->items_a_step());
+  const auto items = static_cast<double>(sums_.items);
   const double elapsed = seconds_between(last_log_, now);
   ProgressLine line;
   line.step = step_;
   line.loss = number(sums_.loss) / steps;
-  line.accuracy = number(sums_.correct) / items;
+  line.metric = task_->training_metric(line.loss, number(sums_.correct) / static_cast<double>(sums_.judged));
   line.bits = task_->execution().bits;
   line.rate = rate_.at(step_ - 1);
   line.items_per_second = items / elapsed;
   line.seconds_per_step = elapsed / steps;
   line.relative_cost = relative_cost();
   progress_.update(line);
-  run_folder_->log({{"step", step_},
-                    {"loss", line.loss},
-                    {task_->metric_name(), line.accuracy},
-                    {"lr", line.rate},
-                    {"bits", line.bits.forward},
-                    {"grad_bits", line.bits.backward},
-                    {"relative_cost", line.relative_cost},
-                    {"items_per_s", line.items_per_second},
-                    {"seconds", seconds()}});
+  Json logged{{"step", step_},
+              {"loss", line.loss},
+              {"lr", line.rate},
+              {"bits", line.bits.forward},
+              {"grad_bits", line.bits.backward},
+              {"relative_cost", line.relative_cost},
+              {"items_per_s", line.items_per_second},
+              {"seconds", seconds()}};
+  if (line.metric) logged[task_->metric_name()] = *line.metric;
+  run_folder_->log(logged);
   sums_.loss.zero_();
   sums_.correct.zero_();
-  sums_.steps = 0;
+  sums_.steps = sums_.items = sums_.judged = 0;
   last_log_ = now;
+}
+
+void Trainer::evaluate_if_due() {
+  const bool logs = due(recipe_.eval_every) && task_->has(Split::kValid);
+  if (logs || plateau_is_due()) {
+    const Evaluation held_out = evaluate_and_log(Split::kValid);
+    if (plateau_is_due()) rate_.observe(held_out.loss);
+  }
 }
 
 Evaluation Trainer::evaluate_and_log(Split split) {
   const Clock::time_point before = Clock::now();
   const Evaluation evaluation = task_->evaluate(split, eval_bits_);
   const std::string name = split == Split::kTest ? "test" : "valid";
-  progress_.note(fmt::format("step {}  {} {} {:.2f} %  loss {:.4f}  at {}", step_, name, task_->metric_name(),
-                             100 * evaluation.metric, evaluation.loss, bits_name(eval_bits_.forward)));
+  progress_.note(fmt::format("step {}  {} {} {}  loss {:.4f}  at {}", step_, name, metric_.name,
+                             metric_text(metric_, evaluation.metric), evaluation.loss,
+                             bits_name(eval_bits_.forward)));
   Json line{{"step", step_},
             {"split", name},
             {task_->metric_name(), evaluation.metric},
@@ -206,10 +228,7 @@ Evaluation Trainer::evaluate_and_log(Split split) {
 }
 
 double Trainer::relative_cost() const {
-  Count macs = 0;
-  for (const Ledger::Layer& layer : ledger_.layers()) macs += static_cast<Count>(layer.macs);
-  const auto at_fp32 =
-      static_cast<double>(macs * static_cast<Count>(ledger_.items()) * kRelativeCostDenominator);
+  const auto at_fp32 = static_cast<double>(ledger_.macs() * kRelativeCostDenominator);
   return static_cast<double>(ledger_.paper().total()) / at_fp32;
 }
 
@@ -218,7 +237,8 @@ double Trainer::seconds() const { return seconds_before_ + seconds_between(start
 NamedTensors Trainer::checkpoint_tensors() const {
   NamedTensors tensors = model_tensors(task_->model());
   for (const auto& part :
-       {with_prefix("optimizer.", optimizer_->tensors()), with_prefix("average.", average_.tensors())}) {
+       {with_prefix("optimizer.", optimizer_->tensors()), with_prefix("average.", average_.tensors()),
+        with_prefix("task.", task_->carried())}) {
     tensors.insert(tensors.end(), part.begin(), part.end());
   }
   return tensors;
@@ -232,11 +252,16 @@ Json Trainer::checkpoint_state() const {
           {"recipe", essence(recipe_)},
           {"schedule", schedule_->state()},
           {"task", task_->state()},
+          {"rate", rate_.state()},
           {"optimizer", optimizer_->state()},
           {"average", average_.state()},
           {"ledger", ledger_.state()},
           {"since_log",
-           {{"loss", number(sums_.loss)}, {"correct", number(sums_.correct)}, {"steps", sums_.steps}}}};
+           {{"loss", number(sums_.loss)},
+            {"correct", number(sums_.correct)},
+            {"steps", sums_.steps},
+            {"items", sums_.items},
+            {"judged", sums_.judged}}}};
 }
 
 void Trainer::save_checkpoint() {
@@ -251,6 +276,7 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path) {
     step_ = state.at("step");
     schedule_->restore(state.at("schedule"));
     task_->restore(state.at("task"));
+    rate_.restore(state.at("rate"));
     optimizer_->restore(state.at("optimizer"));
     average_.restore(state.at("average"));
     ledger_.restore(state.at("ledger"));
@@ -258,6 +284,8 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path) {
     sums_.loss.fill_(since_log.at("loss").get<double>());
     sums_.correct.fill_(since_log.at("correct").get<double>());
     sums_.steps = since_log.at("steps");
+    sums_.items = since_log.at("items");
+    sums_.judged = since_log.at("judged");
   } catch (const Json::exception& error) {
     throw UserError(
         fmt::format("{}: its state is not one of this program ({})", path.string(), error.what()));

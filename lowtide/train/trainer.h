@@ -8,6 +8,7 @@
 #include "lowtide/schedule/schedule.h"
 #include "lowtide/tasks/task.h"
 #include "lowtide/train/learning_rate.h"
+#include "lowtide/train/metric.h"
 #include "lowtide/train/optimizer.h"
 #include "lowtide/train/progress.h"
 #include "lowtide/train/recipe.h"
@@ -22,8 +23,8 @@ struct TrainingEnd {
   Json result;
 };
 
-// The steps a recipe asks for, given the size of its training set.
-std::int64_t total_steps(const Recipe& recipe, std::int64_t train_items);
+// The steps a recipe asks for.
+std::int64_t total_steps(const Recipe& recipe, double steps_an_epoch);
 
 // The bits at which a recipe's model is evaluated.
 Bits evaluation_bits(const Recipe& recipe);
@@ -43,13 +44,14 @@ class Trainer {
   // What was summed since the last line of metrics.
   struct Sums {
     torch::Tensor loss, correct;  // on the device
-    std::int64_t steps = 0;
+    std::int64_t steps = 0, items = 0, judged = 0;
   };
 
   void open_folder(const std::filesystem::path& folder, bool resume);
   void train_one_step();
   void stop_if_not_finite();
   void log_metrics();
+  void evaluate_if_due();
   Evaluation evaluate_and_log(Split split);
   void save_checkpoint();
   void restore_checkpoint(const std::filesystem::path& path);
@@ -58,6 +60,7 @@ class Trainer {
   Json finish();
   void use_averaged_weights();
   bool due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
+  bool plateau_is_due() const { return rate_.listens() && due(plateau_every_); }
   double relative_cost() const;
   double seconds() const;
 
@@ -68,10 +71,12 @@ class Trainer {
   std::int64_t total_;
   std::unique_ptr<Schedule> schedule_;
   LearningRate rate_;
+  std::int64_t plateau_every_;
   std::unique_ptr<Optimizer> optimizer_;
   WeightAverage average_;
   Ledger ledger_;
   Bits eval_bits_;
+  const Metric& metric_;
   Progress progress_;
 
   std::int64_t step_ = 0;  // steps done

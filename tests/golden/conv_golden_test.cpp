@@ -21,7 +21,7 @@ TEST_P(GoldenConv2d, OutputGradientsAndRunningRange) {
                                       .stride = cfg[3],
                                       .padding = cfg[4],
                                       .groups = cfg[5]});
-  conv->attach(execution, "conv", 0, {});
+  conv->attach(execution, "conv", 0);
   {
     const torch::NoGradGuard no_grad;
     conv->weight.copy_(golden[c + "weight"]);

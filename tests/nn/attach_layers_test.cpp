@@ -131,9 +131,7 @@ TEST(AttachLayers, TheListenerHearsEveryCallOnceWithItsMacs) {
   const auto execution = execution_at({4, 8});
   attach_layers(net, execution, {});
   std::vector<std::pair<std::string, std::int64_t>> heard;
-  execution->listener = [&](const LayerEvent& event) {
-    heard.emplace_back(event.layer, event.macs_per_item);
-  };
+  execution->listener = [&](const LayerEvent& event) { heard.emplace_back(event.layer, event.macs); };
   // Output positions, channels in a group, channels out, kernel.
   const std::vector<std::pair<std::string, std::int64_t>> expected{
       {"conv1", 9 * 7 * 4 * 6 * 9}, {"inner.conv2", 5 * 4 * 1 * 12 * 9}, {"fc", 12 * 5}};

@@ -112,7 +112,7 @@ class QuantLayers : public testing::TestWithParam<Kind> {
   QuantLayers() {
     execution_->seed = 42;
     execution_->step = 17;
-    dynamic_cast<QuantLayer&>(*layer_).attach(execution_, "layer", kId, {});
+    dynamic_cast<QuantLayer&>(*layer_).attach(execution_, "layer", kId);
   }
 
   torch::Tensor weight() const { return layer_->named_parameters()["weight"]; }
@@ -278,7 +278,7 @@ TEST(QuantLayer, LayersWithoutABiasHaveNone) {
   for (const std::shared_ptr<torch::nn::Module>& module :
        std::vector<std::shared_ptr<torch::nn::Module>>{conv.ptr(), linear.ptr()}) {
     fill(*module);
-    dynamic_cast<QuantLayer&>(*module).attach(execution, "layer", 0, {});
+    dynamic_cast<QuantLayer&>(*module).attach(execution, "layer", 0);
     EXPECT_EQ(module->parameters().size(), 1);
   }
   conv(normal({2, 2, 3, 3}, 1)).value.sum().backward();

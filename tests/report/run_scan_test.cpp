@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lowtide/report/metric.h"
+#include "lowtide/train/metric.h"
 #include "tests/io/scratch.h"
 #include "tests/study/fake_runs.h"
 

@@ -1,4 +1,4 @@
-#include "lowtide/report/metric.h"
+#include "lowtide/train/metric.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,181 @@
+#include "lowtide/nn/quant_lstm.h"
+
+#include <torch/torch.h>
+
+#include <utility>
+
+#include "lowtide/base/error.h"
+#include "lowtide/nn/layer_call.h"
+
+namespace lowtide {
+namespace {
+
+// Ranges of steps in time as ranges of the rows of all steps, one below the other.
+Quantized as_rows(const Quantized& q) {
+  const std::int64_t batch = q.code.size(1);
+  const auto each_row = [&](const at::Tensor& of_step) {
+    return of_step.defined() && of_step.numel() > 1 ? of_step.repeat_interleave(batch) : of_step;
+  };
+  return {q.code.view({-1, q.code.size(-1)}), each_row(q.scale), each_row(q.offset), q.bits};
+}
+
+// What one call keeps for its backward pass.
+struct LstmCall : LayerCall {
+  std::vector<Noise> step_noise;
+  Range hidden_range;            // of evaluation; measured anew at each step in training
+  bool measures = false;
+  std::vector<Quantized> hidden;  // what U was multiplied with, a step each
+  std::vector<Range> hidden_ranges;
+  Quantized hidden_weight;
+  at::Tensor gates;  // time × batch × 4 units, after their sigmoid or tanh
+  at::Tensor cells;  // time + 1 × batch × units
+};
+
+at::Tensor activate_gates(const at::Tensor& sums) {
+  at::Tensor gates = sums.sigmoid();
+  const std::int64_t units = sums.size(-1) / 4;
+  gates.narrow(-1, 2 * units, units).copy_(sums.narrow(-1, 2 * units, units).tanh());
+  return gates;
+}
+
+// dL/d(sums of the gates) and dL/d(cell before) from those at the outputs of one step.
+struct CellGradients {
+  at::Tensor sums, cell;
+};
+CellGradients cell_backward(const at::Tensor& hidden_error, const at::Tensor& cell_error, const at::Tensor& gates,
+                            const at::Tensor& cell_before, const at::Tensor& cell) {
+  const std::vector<at::Tensor> gate = gates.chunk(4, -1);  // input, forget, cell, output
+  const at::Tensor squashed = cell.tanh();
+  const at::Tensor dc = hidden_error * gate[3] * (1 - squashed * squashed) + cell_error;
+  at::Tensor sums = at::empty_like(gates);
+  const std::vector<at::Tensor> out = sums.chunk(4, -1);
+  out[0].copy_(dc * gate[2] * gate[0] * (1 - gate[0]));
+  out[1].copy_(dc * cell_before * gate[1] * (1 - gate[1]));
+  out[2].copy_(dc * gate[0] * (1 - gate[2] * gate[2]));
+  out[3].copy_(hidden_error * squashed * gate[3] * (1 - gate[3]));
+  return {sums, dc * gate[1]};
+}
+
+class LstmFunction : public torch::autograd::Function<LstmFunction> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& w,
+                            const at::Tensor& bias, const at::Tensor& u, const at::Tensor& hidden,
+                            const at::Tensor& cell, const c10::intrusive_ptr<LstmCall>& call) {
+    const int bits = call->bits.forward;
+    call->weight = encode(w, measure_range(w, RangeGroup::kRow), bits);
+    call->hidden_weight = encode(u, measure_range(u, RangeGroup::kRow), bits);
+    const std::int64_t time = x.size(0), batch = x.size(1), units = u.size(1);
+    at::Tensor sums = call->engine->product(as_rows(call->input), call->weight, {.transpose_b = true});
+    sums.add_(decode(encode(bias, measure_range(bias, RangeGroup::kTensor), bits)));
+    sums = sums.view({time, batch, 4 * units});
+    call->gates = at::empty_like(sums);
+    call->cells = at::empty({time + 1, batch, units}, sums.options());
+    call->cells[0].copy_(cell);
+    at::Tensor y = at::empty({time, batch, units}, sums.options());
+    at::Tensor h = hidden;
+    for (std::int64_t t = 0; t < time; ++t) {
+      const Range range = call->measures ? measure_range(h, RangeGroup::kTensor) : call->hidden_range;
+      if (call->measures) call->hidden_ranges.push_back(range);
+      call->hidden.push_back(encode(h, range, bits));
+      sums[t].add_(call->engine->product(call->hidden.back(), call->hidden_weight, {.transpose_b = true}));
+      const at::Tensor gates = activate_gates(sums[t]);
+      call->gates[t].copy_(gates);
+      const std::vector<at::Tensor> gate = gates.chunk(4, -1);
+      call->cells[t + 1].copy_(gate[1] * call->cells[t] + gate[0] * gate[2]);
+      h = y[t].copy_(gate[3] * call->cells[t + 1].tanh());
+    }
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    return y;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto call = c10::static_intrusive_pointer_cast<LstmCall>(context->saved_data["call"].toCapsule());
+    LOWTIDE_CHECK(call->input.code.defined(), "a layer's call serves one backward pass");
+    const at::Tensor dy = gradients[0].contiguous();
+    const std::int64_t time = dy.size(0);
+    at::Tensor hidden_error = at::zeros_like(dy[0]), cell_error = at::zeros_like(dy[0]);
+    at::Tensor du;
+    std::vector<Quantized> errors(static_cast<std::size_t>(time));
+    std::vector<at::Tensor> float_errors(call->bifurcate ? static_cast<std::size_t>(time) : 0);
+    for (std::int64_t t = time - 1; t >= 0; --t) {
+      const auto i = static_cast<std::size_t>(t);
+      const CellGradients step =
+          cell_backward(dy[t] + hidden_error, cell_error, call->gates[t], call->cells[t], call->cells[t + 1]);
+      cell_error = step.cell;
+      const bool is_float = is_float_bits(call->bits.backward);
+      const Range range = is_float ? Range{} : measure_range(step.sums, RangeGroup::kTensor);
+      errors[i] = encode(step.sums, range, call->bits.backward, call->step_noise[i]);
+      if (call->bifurcate) float_errors[i] = step.sums;
+      const Quantized for_weight = call->bifurcate ? Quantized{step.sums, {}, {}, 0} : errors[i];
+      const at::Tensor change = call->engine->product(for_weight, call->hidden[i], {.transpose_a = true});
+      du = du.defined() ? du.add_(change) : change;
+      if (t > 0) hidden_error = call->engine->product(errors[i], call->hidden_weight, {});
+    }
+    const InputGradients input = input_gradients(*call, errors, float_errors);
+    *call = LstmCall{};
+    return {input.x, input.weight, input.bias, du, {}, {}, {}};
+  }
+
+ private:
+  struct InputGradients {
+    at::Tensor x, weight, bias;
+  };
+
+  // Of W·x + b, for all steps at once.
+  static InputGradients input_gradients(const LstmCall& call, const std::vector<Quantized>& errors,
+                                        const std::vector<at::Tensor>& float_errors) {
+    const auto stacked = [&](auto&& part) {
+      std::vector<at::Tensor> parts;
+      for (const Quantized& error : errors) parts.push_back(part(error));
+      return parts[0].defined() ? at::stack(parts) : at::Tensor();
+    };
+    const auto of_step = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.squeeze(0) : tensor; };
+    const Quantized error = as_rows({stacked([](const Quantized& q) { return q.code; }),
+                                     stacked([&](const Quantized& q) { return of_step(q.scale); }),
+                                     stacked([&](const Quantized& q) { return of_step(q.offset); }), errors[0].bits});
+    const Quantized for_weight =
+        call.bifurcate ? as_rows({at::stack(float_errors), {}, {}, 0}) : error;
+    const Quantized input = as_rows(call.input);
+    InputGradients result;
+    if (call.needs_input_gradient) {
+      result.x = call.engine->product(error, call.weight, {}).view(call.input.code.sizes());
+    }
+    result.weight = call.engine->product(for_weight, input, {.transpose_a = true});
+    result.bias = decode(for_weight).sum(0);
+    return result;
+  }
+};
+
+}  // namespace
+
+QuantLstmImpl::QuantLstmImpl(const QuantLstmOptions& lstm_options) : options(lstm_options) {
+  input_weight = register_parameter("input_weight", torch::zeros({4 * options.units, options.inputs}));
+  bias = register_parameter("bias", torch::zeros({4 * options.units}));
+  hidden_weight = register_parameter("hidden_weight", torch::zeros({4 * options.units, options.units}));
+  input_range_.register_in(*this, "input");
+  hidden_range_.register_in(*this, "hidden");
+}
+
+LstmOutput QuantLstmImpl::forward(const at::Tensor& x, const LstmState& state) {
+  LOWTIDE_CHECK(!state.hidden.requires_grad(), "back-propagation through an earlier window");
+  const auto call = c10::make_intrusive<LstmCall>();
+  prepare(*call, x.requires_grad());
+  const bool is_float = is_float_bits(call->bits.forward);
+  for (std::int64_t t = 0; t < x.size(0); ++t) {
+    call->step_noise.push_back(call->noise.is_drawn() ? Noise::drawn(noise_key()) : Noise::none());
+  }
+  const Range input_range = input_range_.of_each_step(x, call->bits.forward, is_training());
+  call->input = encode(x, input_range, call->bits.forward);
+  call->measures = is_training() && !is_float;
+  if (!is_training() && !is_float) call->hidden_range = hidden_range_.running();
+  const auto last_cell = [&] { return call->cells[x.size(0)].clone(); };
+  const at::Tensor y =
+      LstmFunction::apply(x, input_weight, bias, hidden_weight, state.hidden, state.cell, call);
+  LstmOutput output{y, {y.detach()[x.size(0) - 1].clone(), last_cell()}};
+  if (call->measures) hidden_range_.track_each(call->hidden_ranges);
+  tell(y, x.size(0) * x.size(1) * 4 * options.units * (options.inputs + options.units));
+  return output;
+}
+
+}  // namespace lowtide

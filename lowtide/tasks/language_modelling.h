@@ -1,0 +1,53 @@
+#pragma once
+
+#include "lowtide/data/text/corpus.h"
+#include "lowtide/data/text/text_batches.h"
+#include "lowtide/models/language_model.h"
+#include "lowtide/tasks/task.h"
+
+namespace lowtide {
+
+// The next word of a text, from those before it. Windows of the text follow each other; what the network remembers is
+// carried from one to the next, gradients are not.
+class LanguageModelling final : public Task {
+ public:
+  explicit LanguageModelling(const Recipe& recipe);
+
+  std::string metric_name() const override { return "perplexity"; }
+  std::string item_name() const override { return "words"; }
+  std::string describe() const override { return corpus_.describe(); }
+  torch::nn::Module& model() override { return *model_; }
+  Execution& execution() override { return *execution_; }
+  double steps_an_epoch() const override { return static_cast<double>(batches_.windows_per_epoch()); }
+  std::int64_t items_a_step() const override { return recipe_.batch * recipe_.length; }
+  std::vector<Ledger::Layer> layers() override { return layers_; }
+  StepResult train_step() override;
+  std::optional<double> training_metric(double loss, double correct) const override;
+  bool has(Split) const override { return true; }
+  Evaluation evaluate(Split split, Bits bits) override;
+  void re_estimate_statistics() override;
+  std::string find_not_finite() override;
+  Json state() const override { return {{"text", batches_.state()}}; }
+  void restore(const Json& state) override { batches_.restore(state.at("text")); }
+  NamedTensors carried() const override { return carried_; }
+
+ private:
+  // A window's words on the device.
+  struct Window {
+    torch::Tensor words, targets;  // time × batch; time · batch
+  };
+  Window to_device(const TextWindow& window, std::int64_t batch) const;
+  torch::Tensor loss_of(const Window& window, NamedTensors& state);
+
+  Recipe recipe_;
+  torch::Device device_;
+  Corpus corpus_;
+  TextBatches batches_;
+  std::shared_ptr<Execution> execution_;
+  std::shared_ptr<LanguageModel> model_;
+  std::vector<Ledger::Layer> layers_;
+  NamedTensors carried_, before_last_;  // what the network remembers now, and before the last step
+  Window last_;
+};
+
+}  // namespace lowtide

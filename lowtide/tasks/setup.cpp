@@ -1,0 +1,114 @@
+#include "lowtide/tasks/setup.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+
+#include "lowtide/base/error.h"
+#include "lowtide/nn/quant_layer.h"
+
+namespace lowtide {
+namespace {
+
+bool is_finite(const torch::Tensor& tensor) { return torch::isfinite(tensor).all().item<bool>(); }
+
+}  // namespace
+
+torch::Device device_of(const Recipe& recipe) {
+  if (recipe.device == "cpu") return torch::kCPU;
+  if (!torch::cuda::is_available()) {
+    throw UserError("device 'cuda' was asked for, but this build or this machine has none; use --device cpu");
+  }
+  return torch::kCUDA;
+}
+
+std::shared_ptr<Execution> make_execution(const Recipe& recipe) {
+  auto execution = std::make_shared<Execution>();
+  execution->engine = make_engine(choose_engine(recipe.engine, recipe.device));
+  execution->seed = recipe.seed;
+  execution->stochastic = recipe.grad_rounding == "stochastic";
+  execution->bifurcate = recipe.bifurcate;
+  execution->recompute = recipe.recompute;
+  return execution;
+}
+
+void attach_layers(torch::nn::Module& model, const std::shared_ptr<Execution>& execution,
+                   const std::vector<std::string>& own_rules, const Recipe& recipe) {
+  LayerRules rules(own_rules);
+  for (const std::string& rule : recipe.layer_bits) rules.add(rule);
+  attach_layers(model, execution, rules);
+  std::vector<std::string> names;
+  for (const QuantLayer* layer : quant_layers(model)) names.push_back(layer->layer_name());
+  for (const std::string& pattern : LayerRules(recipe.layer_bits).unmatched(names)) {
+    throw UserError(fmt::format("layer-bits: '{}' matches no layer of {}; `lowtide cost` lists them", pattern,
+                                recipe.model));
+  }
+}
+
+std::vector<Ledger::Layer> measure_layers(torch::nn::Module& model, Execution& execution, std::int64_t items,
+                                          const std::function<void()>& forward) {
+  std::map<std::string, LayerPrecision> rules;
+  for (const QuantLayer* layer : quant_layers(model)) rules[layer->layer_name()] = layer->rule();
+  std::vector<Ledger::Layer> layers;
+  std::map<std::string, std::size_t> place;
+  const Evaluating evaluating(model, execution, {});
+  execution.listener = [&](const LayerEvent& event) {
+    const auto [found, is_new] = place.emplace(event.layer, layers.size());
+    if (is_new) layers.push_back({event.layer, 0, rules.at(event.layer)});
+    layers[found->second].macs += event.macs;
+  };
+  forward();
+  execution.listener = nullptr;
+  for (Ledger::Layer& layer : layers) {
+    layer.macs = std::llround(static_cast<double>(layer.macs) / static_cast<double>(items));
+  }
+  return layers;
+}
+
+MacCounter::MacCounter(Execution& execution, const std::vector<Ledger::Layer>& layers)
+    : execution_(execution), macs_(layers.size(), 0) {
+  std::map<std::string, std::size_t> place;
+  for (std::size_t i = 0; i < layers.size(); ++i) place.emplace(layers[i].name, i);
+  execution_.listener = [this, place](const LayerEvent& event) {
+    macs_[place.at(event.layer)] += event.macs;
+  };
+}
+
+Evaluating::Evaluating(torch::nn::Module& model, Execution& execution, Bits bits)
+    : model_(model),
+      execution_(execution),
+      training_bits_(execution.bits),
+      was_training_(model.is_training()) {
+  execution.bits = bits;
+  model.eval();
+}
+
+Evaluating::~Evaluating() {
+  model_.train(was_training_);
+  execution_.bits = training_bits_;
+}
+
+std::string find_not_finite(torch::nn::Module& model, Execution& execution,
+                            const std::function<torch::Tensor()>& loss) {
+  std::string where;
+  execution.listener = [&](const LayerEvent& event) {
+    if (where.empty() && !is_finite(event.output)) where = fmt::format("the output of layer {}", event.layer);
+  };
+  {
+    const torch::NoGradGuard no_grad;
+    const bool finite_loss = is_finite(loss());
+    if (where.empty() && !finite_loss) where = "the loss";
+  }
+  execution.listener = nullptr;
+  if (!where.empty()) return where;
+  // Gradients flow from the last layer to the first: the last one that is not finite is where it began.
+  for (const auto& item : model.named_parameters()) {
+    if (item.value().grad().defined() && !is_finite(item.value().grad())) {
+      where = fmt::format("the gradient of {}", item.key());
+    }
+  }
+  return where.empty() ? "the norm of all gradients" : where;
+}
+
+}  // namespace lowtide

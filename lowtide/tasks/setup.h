@@ -1,0 +1,69 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lowtide/cost/ledger.h"
+#include "lowtide/nn/execution.h"
+#include "lowtide/train/recipe.h"
+
+// What all tasks do alike.
+
+namespace lowtide {
+
+// UserError where the recipe asks for a device that is not there.
+torch::Device device_of(const Recipe& recipe);
+
+std::shared_ptr<Execution> make_execution(const Recipe& recipe);
+
+// Attaches the model's layers to the execution by the model's own rules and then the recipe's. UserError for a rule that
+// matches no layer.
+void attach_layers(torch::nn::Module& model, const std::shared_ptr<Execution>& execution,
+                   const std::vector<std::string>& own_rules, const Recipe& recipe);
+
+// The layers that multiply, in the order in which they are called, with their MACs for one of `items` items: by one forward
+// pass in full precision.
+std::vector<Ledger::Layer> measure_layers(torch::nn::Module& model, Execution& execution, std::int64_t items,
+                                          const std::function<void()>& forward);
+
+// While it lives, counts what each of these layers multiplies.
+class MacCounter {
+ public:
+  MacCounter(Execution& execution, const std::vector<Ledger::Layer>& layers);
+  ~MacCounter() { execution_.listener = nullptr; }
+  MacCounter(const MacCounter&) = delete;
+  MacCounter& operator=(const MacCounter&) = delete;
+
+  const std::vector<std::int64_t>& macs() const { return macs_; }
+
+ private:
+  Execution& execution_;
+  std::vector<std::int64_t> macs_;
+};
+
+// While it lives, the model evaluates at these bits and nothing asks for gradients.
+class Evaluating {
+ public:
+  Evaluating(torch::nn::Module& model, Execution& execution, Bits bits);
+  ~Evaluating();
+  Evaluating(const Evaluating&) = delete;
+  Evaluating& operator=(const Evaluating&) = delete;
+
+ private:
+  torch::NoGradGuard no_grad_;
+  torch::nn::Module& model_;
+  Execution& execution_;
+  Bits training_bits_;
+  bool was_training_;
+};
+
+// The first layer whose output is not finite when the loss of the last batch is computed again, or the last parameter whose
+// gradient is not.
+std::string find_not_finite(torch::nn::Module& model, Execution& execution,
+                            const std::function<torch::Tensor()>& loss);
+
+}  // namespace lowtide
