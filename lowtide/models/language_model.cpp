@@ -10,7 +10,8 @@ namespace lowtide {
 
 std::vector<std::string> language_model_names() { return {"lstm"}; }
 
-std::shared_ptr<LanguageModel> make_language_model(const std::string& name, const LanguageModelOptions& options) {
+std::shared_ptr<LanguageModel> make_language_model(const std::string& name,
+                                                   const LanguageModelOptions& options) {
   if (name == "lstm") return std::make_shared<LstmLanguageModel>(options);
   throw UserError(fmt::format("model is '{}'; expected one of {} for text", name,
                               fmt::join(language_model_names(), ", ")));

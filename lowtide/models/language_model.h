@@ -37,6 +37,7 @@ struct LanguageModelOptions {
 std::vector<std::string> language_model_names();
 
 // UserError for a name that is none of them.
-std::shared_ptr<LanguageModel> make_language_model(const std::string& name, const LanguageModelOptions& options);
+std::shared_ptr<LanguageModel> make_language_model(const std::string& name,
+                                                   const LanguageModelOptions& options);
 
 }  // namespace lowtide

@@ -9,8 +9,8 @@ LstmLanguageModel::LstmLanguageModel(const LanguageModelOptions& options) : opti
   embedding = register_parameter("embedding", torch::zeros({options.words, options.units}));
   for (std::int64_t i = 0; i < options.layers; ++i) {
     dropouts_.push_back(register_module(fmt::format("dropout{}", i), Dropout(options.dropout)));
-    layers_.push_back(register_module(fmt::format("lstm{}", i),
-                                      QuantLstm(QuantLstmOptions{options.units, options.units})));
+    layers_.push_back(
+        register_module(fmt::format("lstm{}", i), QuantLstm(QuantLstmOptions{options.units, options.units})));
   }
   dropouts_.push_back(register_module(fmt::format("dropout{}", options.layers), Dropout(options.dropout)));
   decoder_ = register_module("decoder", QuantLinear(QuantLinearOptions{options.units, options.words}));

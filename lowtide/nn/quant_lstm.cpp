@@ -19,10 +19,23 @@ Quantized as_rows(const Quantized& q) {
   return {q.code.view({-1, q.code.size(-1)}), each_row(q.scale), each_row(q.offset), q.bits};
 }
 
+// Matrices with a range a row each, one below the other.
+Quantized joined(const std::vector<Quantized>& parts) {
+  std::vector<at::Tensor> code, scale, offset;
+  for (const Quantized& part : parts) {
+    code.push_back(part.code);
+    scale.push_back(part.scale);
+    offset.push_back(part.offset);
+  }
+  const bool is_float = parts[0].bits == 0;
+  return {at::cat(code), is_float ? at::Tensor() : at::cat(scale), is_float ? at::Tensor() : at::cat(offset),
+          parts[0].bits};
+}
+
 // What one call keeps for its backward pass.
 struct LstmCall : LayerCall {
   std::vector<Noise> step_noise;
-  Range hidden_range;            // of evaluation; measured anew at each step in training
+  Range hidden_range;  // of evaluation; measured anew at each step in training
   bool measures = false;
   std::vector<Quantized> hidden;  // what U was multiplied with, a step each
   std::vector<Range> hidden_ranges;
@@ -42,8 +55,8 @@ at::Tensor activate_gates(const at::Tensor& sums) {
 struct CellGradients {
   at::Tensor sums, cell;
 };
-CellGradients cell_backward(const at::Tensor& hidden_error, const at::Tensor& cell_error, const at::Tensor& gates,
-                            const at::Tensor& cell_before, const at::Tensor& cell) {
+CellGradients cell_backward(const at::Tensor& hidden_error, const at::Tensor& cell_error,
+                            const at::Tensor& gates, const at::Tensor& cell_before, const at::Tensor& cell) {
   const std::vector<at::Tensor> gate = gates.chunk(4, -1);  // input, forget, cell, output
   const at::Tensor squashed = cell.tanh();
   const at::Tensor dc = hidden_error * gate[3] * (1 - squashed * squashed) + cell_error;
@@ -58,9 +71,10 @@ CellGradients cell_backward(const at::Tensor& hidden_error, const at::Tensor& ce
 
 class LstmFunction : public torch::autograd::Function<LstmFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& w,
-                            const at::Tensor& bias, const at::Tensor& u, const at::Tensor& hidden,
-                            const at::Tensor& cell, const c10::intrusive_ptr<LstmCall>& call) {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            const at::Tensor& w, const at::Tensor& bias, const at::Tensor& u,
+                            const at::Tensor& hidden, const at::Tensor& cell,
+                            const c10::intrusive_ptr<LstmCall>& call) {
     const int bits = call->bits.forward;
     call->weight = encode(w, measure_range(w, RangeGroup::kRow), bits);
     call->hidden_weight = encode(u, measure_range(u, RangeGroup::kRow), bits);
@@ -104,7 +118,7 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
           cell_backward(dy[t] + hidden_error, cell_error, call->gates[t], call->cells[t], call->cells[t + 1]);
       cell_error = step.cell;
       const bool is_float = is_float_bits(call->bits.backward);
-      const Range range = is_float ? Range{} : measure_range(step.sums, RangeGroup::kTensor);
+      const Range range = is_float ? Range{} : measure_range(step.sums, RangeGroup::kRow);
       errors[i] = encode(step.sums, range, call->bits.backward, call->step_noise[i]);
       if (call->bifurcate) float_errors[i] = step.sums;
       const Quantized for_weight = call->bifurcate ? Quantized{step.sums, {}, {}, 0} : errors[i];
@@ -125,17 +139,8 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
   // Of W·x + b, for all steps at once.
   static InputGradients input_gradients(const LstmCall& call, const std::vector<Quantized>& errors,
                                         const std::vector<at::Tensor>& float_errors) {
-    const auto stacked = [&](auto&& part) {
-      std::vector<at::Tensor> parts;
-      for (const Quantized& error : errors) parts.push_back(part(error));
-      return parts[0].defined() ? at::stack(parts) : at::Tensor();
-    };
-    const auto of_step = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.squeeze(0) : tensor; };
-    const Quantized error = as_rows({stacked([](const Quantized& q) { return q.code; }),
-                                     stacked([&](const Quantized& q) { return of_step(q.scale); }),
-                                     stacked([&](const Quantized& q) { return of_step(q.offset); }), errors[0].bits});
-    const Quantized for_weight =
-        call.bifurcate ? as_rows({at::stack(float_errors), {}, {}, 0}) : error;
+    const Quantized error = joined(errors);
+    const Quantized for_weight = call.bifurcate ? Quantized{at::cat(float_errors), {}, {}, 0} : error;
     const Quantized input = as_rows(call.input);
     InputGradients result;
     if (call.needs_input_gradient) {

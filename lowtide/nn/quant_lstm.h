@@ -23,8 +23,8 @@ struct LstmOutput {
 };
 
 // One layer of an LSTM over a window of time. Both products, W·x + b and U·h, are quantised: the weights by row, the bias
-// as a whole, x, h and the error of the gates by the step in time, as if each step were a call of its own. The gates and
-// the cell are fp32.
+// as a whole, x and h by the step in time, as if each were a call of its own, the error of the gates by the step and the
+// item of the batch. The gates and the cell are fp32.
 class QuantLstmImpl : public torch::nn::Module, public QuantLayer {
  public:
   explicit QuantLstmImpl(const QuantLstmOptions& options);

@@ -37,7 +37,8 @@ LanguageModelling::LanguageModelling(const Recipe& recipe)
   carried_ = model_->initial_state(recipe.batch);
   layers_ = measure_layers(*model_, *execution_, recipe.length, [&] {
     NamedTensors state = model_->initial_state(1);
-    model_->forward(torch::zeros({recipe.length, 1}, torch::TensorOptions(torch::kInt64).device(device_)), state);
+    model_->forward(torch::zeros({recipe.length, 1}, torch::TensorOptions(torch::kInt64).device(device_)),
+                    state);
   });
 }
 
@@ -93,7 +94,8 @@ void LanguageModelling::re_estimate_statistics() {
   const torch::NoGradGuard no_grad;
   TextBatches windows(corpus_.train, recipe_.batch, recipe_.length);
   NamedTensors state = model_->initial_state(recipe_.batch);
-  for (std::int64_t i = 0; i < std::min<std::int64_t>(kReEstimationWindows, windows.windows_per_epoch()); ++i) {
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(kReEstimationWindows, windows.windows_per_epoch());
+       ++i) {
     model_->forward(to_device(windows.next(), recipe_.batch).words, state);
   }
 }

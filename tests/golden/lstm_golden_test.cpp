@@ -13,12 +13,10 @@ struct Renaming {
   std::string ours, recorded;
 };
 
-const std::vector<Renaming> kParameters{{"embedding", "encoder.weight"},
-                                        {"lstm0.input_weight", "rnn.W.weight"},
-                                        {"lstm0.bias", "rnn.W.bias"},
-                                        {"lstm0.hidden_weight", "rnn.U.weight"},
-                                        {"decoder.weight", "decoder.weight"},
-                                        {"decoder.bias", "decoder.bias"}};
+const std::vector<Renaming> kParameters{
+    {"embedding", "encoder.weight"},      {"lstm0.input_weight", "rnn.W.weight"},
+    {"lstm0.bias", "rnn.W.bias"},         {"lstm0.hidden_weight", "rnn.U.weight"},
+    {"decoder.weight", "decoder.weight"}, {"decoder.bias", "decoder.bias"}};
 const std::vector<Renaming> kRanges{{"lstm0.input_min", "rnn.W.quantize_input.running_zero_point"},
                                     {"lstm0.input_range", "rnn.W.quantize_input.running_range"},
                                     {"lstm0.hidden_min", "rnn.U.quantize_input.running_zero_point"},
@@ -92,7 +90,8 @@ TEST_F(GoldenLstm, FirstStep) {
     start_from_step("");
     step("step0");
     const torch::NoGradGuard no_grad;
-    for (const auto& [ours, theirs] : kParameters) parameter(ours).copy_(after[ours] + parameter(ours).grad());
+    for (const auto& [ours, theirs] : kParameters)
+      parameter(ours).copy_(after[ours] + parameter(ours).grad());
   }
   start_from_step("");
   EXPECT_TRUE(close_to(step("step0"), file_["step0.logits"], kTolerance));
