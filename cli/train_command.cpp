@@ -77,12 +77,12 @@ void check_same(const RunPaths& paths, const Recipe& stored, const Recipe& asked
 }
 
 void print_result(const Json& result, const std::filesystem::path& folder) {
-  const auto percent = [](const Json& value) {
-    return value.is_null() ? std::string("-") : fmt::format("{:.2f} %", 100 * value.get<double>());
+  const Metric& metric = find_metric(result.at("metric").get<std::string>());
+  const auto text = [&](const Json& value) {
+    return value.is_null() ? std::string("-") : metric_text(metric, value.get<double>());
   };
   fmt::print("\n{} {} test, {} held out, at {}\n", result.at("metric").get<std::string>(),
-             percent(result.at("test")), percent(result.at("valid")),
-             bits_name(result.at("eval_bits").get<int>()));
+             text(result.at("test")), text(result.at("valid")), bits_name(result.at("eval_bits").get<int>()));
   fmt::print("cost {:.4f} of fp32; {:.1f} GBitOps (paper), {:.1f} (actual)\n",
              result.at("relative_cost").get<double>(), result.at("gbitops").at("paper").get<double>(),
              result.at("gbitops").at("actual").get<double>());
@@ -100,7 +100,8 @@ int train_command(int argc, char** argv) {
     const Recipe stored = stored_recipe(paths);
     arguments.recipe = stored;
     read_arguments(arguments, argc, argv);
-    if (arguments.recipe.engine == "auto") arguments.recipe.engine = stored.engine;  // chosen when the run began
+    if (arguments.recipe.engine == "auto")
+      arguments.recipe.engine = stored.engine;  // chosen when the run began
     check_same(paths, stored, arguments.recipe);
   } else if (arguments.resume && arguments.recipe_file.empty() && arguments.recipe.data_dir.empty()) {
     throw UserError(fmt::format("{} holds no run to resume", paths.folder.string()));

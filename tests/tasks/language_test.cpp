@@ -1,0 +1,112 @@
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lowtide/io/file.h"
+#include "lowtide/tasks/task.h"
+#include "lowtide/train/trainer.h"
+#include "tests/io/scratch.h"
+#include "tests/train/resumed.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A text that can be learnt: each line counts on from where the last one ended.
+void write_text(const fs::path& folder, int lines) {
+  std::string text;
+  for (int i = 0; i < lines; ++i) {
+    for (int word = 0; word < 5; ++word) text += "w" + std::to_string((i * 5 + word) % 11) + " ";
+    text += "\n";
+  }
+  fs::create_directories(folder);
+  for (const char* part : {"train", "valid", "test"}) {
+    write_atomically(folder / ("ptb." + std::string(part) + ".txt"), std::string_view(text));
+  }
+}
+
+class LanguageModels : public testing::Test {
+ protected:
+  LanguageModels() {
+    write_text(folder_ / "data", 60);
+    recipe_.data = "ptb";
+    recipe_.data_dir = (folder_ / "data").string();
+    recipe_.model = "lstm";
+    recipe_.hidden = 12;
+    recipe_.layers = 2;
+    recipe_.dropout = 0.1;
+    recipe_.length = 7;
+    recipe_.batch = 4;
+    recipe_.bits = "3:8";
+    recipe_.cycles = 2;
+    recipe_.steps = 20;
+    recipe_.optimizer = "sgd";
+    recipe_.lr = 1;
+    recipe_.momentum = 0;
+    recipe_.weight_decay = 0;
+    recipe_.clip = 0.25;
+    recipe_.lr_schedule = "plateau";
+    recipe_.lr_gamma = 0.25;
+    recipe_.plateau_every = 4;
+    recipe_.log_every = 3;
+    recipe_.eval_every = 6;
+  }
+
+  const ScratchFolder folder_;
+  Recipe recipe_;
+};
+
+TEST_F(LanguageModels, ResumeExactlyWithWhatIsCarried) {
+  // An epoch has 13 windows, the last of them shorter: the middle of a pass, its end, a fall of the rate.
+  expect_resumes_exactly(recipe_, folder_.path(), {1, 4, 12, 13, 14, 19, 20});
+}
+
+TEST_F(LanguageModels, DoNotDependOnTheNumberOfThreads) {
+  std::vector<std::string> checkpoints;
+  const int before = at::get_num_threads();
+  for (const int threads : {1, 2, 3}) {
+    at::set_num_threads(threads);
+    train(recipe_, folder_ / std::to_string(threads));
+    checkpoints.push_back(last_checkpoint(recipe_, folder_ / std::to_string(threads)));
+  }
+  at::set_num_threads(before);
+  EXPECT_EQ(checkpoints[0], checkpoints[1]);
+  EXPECT_EQ(checkpoints[0], checkpoints[2]);
+}
+
+TEST_F(LanguageModels, Learn) {
+  recipe_.steps = 150;
+  recipe_.optimizer = "adam";
+  recipe_.lr = 0.02;
+  recipe_.lr_schedule = "constant";
+  const Json result = train(recipe_, folder_ / "run");
+  EXPECT_EQ(result.at("metric"), "perplexity");
+  EXPECT_LT(result.at("test").get<double>(), 2.5);  // twelve words by chance
+  EXPECT_NEAR(std::log(result.at("test").get<double>()), result.at("test_loss").get<double>(), 1e-12);
+}
+
+TEST_F(LanguageModels, LedgerCountsEveryWord) {
+  recipe_.schedule = "static";
+  recipe_.bits = "4:4";
+  const Json result = train(recipe_, folder_ / "run");
+  // A word takes 4·12·(12 + 12) MACs in each layer and 12·12 in the decoder. The columns of 360 tokens have 90 rows, 89
+  // with a target: windows of 7, the last of 5. Twenty steps are one pass and seven windows.
+  const std::int64_t macs = 2 * 4 * 12 * 24 + 12 * 12, words = 4 * (89 + 7 * 7);
+  EXPECT_EQ(result.at("bitops").at("paper").get<std::int64_t>(), macs * words * (4 * 4 + 2 * 4 * 8));
+}
+
+TEST_F(LanguageModels, WrongInputIsOneLine) {
+  recipe_.model = "gru";
+  EXPECT_TRUE(contains(user_error([&] { make_task(recipe_); }), "model is 'gru'", "lstm"));
+  recipe_.model = "lstm";
+  recipe_.layer_bits = {"lstm7=8"};
+  EXPECT_TRUE(contains(user_error([&] { make_task(recipe_); }), "'lstm7' matches no layer"));
+  recipe_.layer_bits = {};
+  recipe_.data_dir = (folder_ / "elsewhere").string();
+  EXPECT_TRUE(contains(user_error([&] { make_task(recipe_); }), "elsewhere"));
+}
+
+}  // namespace
+}  // namespace lowtide
