@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/parse.h"
+#include "cli/recipe_arguments.h"
 #include "cli/runtime.h"
 #include "lowtide/base/error.h"
 #include "lowtide/bench/layer_bench.h"
@@ -13,15 +14,20 @@
 namespace lowtide {
 namespace {
 
+const std::string& model_of(const StepBenchOptions& options) {
+  return options.recipe ? options.recipe->model : options.model;
+}
+
 void print_table(const StepBenchOptions& options, const std::vector<StepTiming>& timings) {
-  fmt::print("{}, batch {}, {} threads, bits {}/{}{}\n\n", options.model, options.batch,
-             at::get_num_threads(), options.bits.forward, options.bits.backward,
+  fmt::print("{}, {} {} a step, {} threads, bits {}/{}{}\n\n", model_of(options), timings[0].items,
+             timings[0].item_name, at::get_num_threads(), options.bits.forward, options.bits.backward,
              options.recompute ? ", recompute" : "");
-  fmt::print("{:<12} {:>10} {:>10} {:>12} {:>14}\n", "engine", "ms", "fastest", "images/s", "peak MiB");
+  fmt::print("{:<12} {:>10} {:>10} {:>12} {:>14}\n", "engine", "ms", "fastest", timings[0].item_name + "/s",
+             "peak MiB");
   for (const StepTiming& timing : timings) {
     fmt::print("{:<12} {:>10.1f} {:>10.1f} {:>12.0f} {:>14.1f}   {:.2f} x the time of {}\n", timing.engine,
                timing.milliseconds, timing.fastest,
-               1000.0 * static_cast<double>(options.batch) / timing.milliseconds,
+               1000.0 * static_cast<double>(timing.items) / timing.milliseconds,
                static_cast<double>(timing.peak_bytes) / (1 << 20),
                timing.milliseconds / timings[0].milliseconds, timings[0].engine);
   }
@@ -33,8 +39,10 @@ Json to_json(const StepBenchOptions& options, const std::vector<StepTiming>& tim
     engines[timing.engine] = {
         {"ms", timing.milliseconds}, {"fastest_ms", timing.fastest}, {"peak_bytes", timing.peak_bytes}};
   }
-  return {{"model", options.model},
-          {"batch", options.batch},
+  return {{"model", model_of(options)},
+          {"batch", options.recipe ? options.recipe->batch : options.batch},
+          {"items_a_step", timings[0].items},
+          {"items", timings[0].item_name},
           {"threads", at::get_num_threads()},
           {"device", options.device},
           {"bits", {options.bits.forward, options.bits.backward}},
@@ -89,7 +97,7 @@ std::vector<std::string> names_in(const std::string& list) {
 
 int bench_command(int argc, char** argv) {
   StepBenchOptions options;
-  std::string what, engines = "fp32,simulated,integer", models;
+  std::string what, engines = "fp32,simulated,integer", models, recipe, data_dir;
   int threads = 0;
   bool json = false;
   CLI::App app(
@@ -100,6 +108,8 @@ int bench_command(int argc, char** argv) {
       "bench");
   app.add_option("WHAT", what, "step or layer")->required();
   app.add_option("--model", options.model, "step: a name from `lowtide models`")->capture_default_str();
+  app.add_option("--recipe", recipe, "step: the task, model and data of this recipe, in place of --model");
+  app.add_option("--data-dir", data_dir, "step: of the recipe; default: as it says")->needs("--recipe");
   app.add_option("--models", models,
                  "layer: comma-separated; default: cifar-resnet20,cifar-mobilenet-v2,resnet18");
   app.add_option("--batch", options.batch, "images a step")
@@ -137,6 +147,7 @@ int bench_command(int argc, char** argv) {
     return 0;
   }
   options.engines = names_in(engines);
+  if (!recipe.empty()) options.recipe = read_recipe(recipe, data_dir);
   MemoryMeter::install();
   const std::vector<StepTiming> timings = bench_step(options);
   if (json) {

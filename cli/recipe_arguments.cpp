@@ -5,6 +5,7 @@
 
 #include "cli/original_flags.h"
 #include "cli/parse.h"
+#include "lowtide/base/error.h"
 
 namespace lowtide {
 
@@ -19,6 +20,19 @@ std::optional<int> parse_recipe(CLI::App& app, int argc, char** argv) {
   std::vector<char*> translated{argv[0]};
   for (const std::string& argument : arguments) translated.push_back(const_cast<char*>(argument.c_str()));
   return parse(app, static_cast<int>(translated.size()), translated.data());
+}
+
+Recipe read_recipe(const std::string& file, const std::string& data_dir) {
+  Recipe recipe;
+  CLI::App app("", "recipe");
+  add_recipe_options(app, recipe);
+  std::vector<std::string> arguments{"--recipe", file};
+  if (!data_dir.empty()) arguments.insert(arguments.end(), {"--data-dir", data_dir});
+  std::vector<char*> raw{const_cast<char*>("recipe")};
+  for (const std::string& argument : arguments) raw.push_back(const_cast<char*>(argument.c_str()));
+  if (parse(app, static_cast<int>(raw.size()), raw.data())) throw UserError(file + " is not a recipe");
+  check(recipe);
+  return recipe;
 }
 
 }  // namespace lowtide

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <optional>
+#include <string>
 
 #include "lowtide/train/recipe.h"
 
@@ -12,5 +13,8 @@ void add_recipe_options(CLI::App& app, Recipe& recipe);
 
 // Reads arguments like parse(), after translating the original program's flags.
 std::optional<int> parse_recipe(CLI::App& app, int argc, char** argv);
+
+// A recipe from its file alone, but for the folder of the data where that is given. UserError where it is none.
+Recipe read_recipe(const std::string& file, const std::string& data_dir);
 
 }  // namespace lowtide

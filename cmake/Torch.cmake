@@ -15,6 +15,14 @@ add_library(lowtide_torch STATIC)
 target_link_libraries(lowtide_torch PUBLIC lowtide_core)
 target_include_directories(lowtide_torch SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
 target_link_libraries(lowtide_torch PUBLIC ${TORCH_LIBRARIES} OpenMP::OpenMP_CXX)  # without it at::parallel_for is serial
+# Debian's libtorch takes whatever BLAS is there. OpenBLAS with threads of its own fights with OpenMP's for the cores: a step
+# of an LSTM took seven times as long as with the one that uses OpenMP. Loaded first, by its name, it is the one that libtorch
+# gets.
+find_library(LOWTIDE_OPENBLAS NAMES libblas.so.3
+             PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp NO_DEFAULT_PATH)
+if(LOWTIDE_OPENBLAS)
+  target_link_libraries(lowtide_torch PUBLIC -Wl,--push-state,--no-as-needed ${LOWTIDE_OPENBLAS} -Wl,--pop-state)
+endif()
 if(LOWTIDE_CUDA)
   target_compile_definitions(lowtide_torch PUBLIC LOWTIDE_WITH_CUDA)
 endif()

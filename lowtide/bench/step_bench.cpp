@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
 #include "lowtide/base/error.h"
 #include "lowtide/bench/memory_meter.h"
 #include "lowtide/tasks/image_setup.h"
 #include "lowtide/tasks/setup.h"
+#include "lowtide/tasks/task.h"
 #include "lowtide/train/optimizer.h"
 #if defined(LOWTIDE_WITH_CUDA)
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -19,42 +21,102 @@ namespace {
 
 constexpr int kWarmUpSteps = 3;
 
-// A network with its optimiser, ready to take steps on one batch.
+// A network with its optimiser, ready to take steps.
 class Candidate {
  public:
-  Candidate(const StepBenchOptions& options, const std::string& engine, const torch::Tensor& images,
-            const torch::Tensor& labels)
-      : images_(images), labels_(labels) {
-    Recipe recipe;
-    recipe.model = options.model;
-    recipe.engine = engine == "fp32" ? "simulated" : engine;
-    recipe.recompute = options.recompute;
-    recipe.device = options.device;
-    execution_ = make_execution(recipe);
-    execution_->bits = engine == "fp32" ? Bits{} : options.bits;
+  virtual ~Candidate() = default;
+  void step() {
+    model().zero_grad(/*set_to_none=*/true);
+    compute_gradients();
+    optimizer_->step(0.01, go_on_);
+    ++execution().step;
+    if (go_on_.device().is_cuda()) torch::cuda::synchronize();
+  }
+  void forget_gradients() { model().zero_grad(/*set_to_none=*/true); }
+  virtual std::int64_t items() const = 0;
+  virtual std::string item_name() const = 0;
+
+ protected:
+  virtual torch::nn::Module& model() = 0;
+  virtual Execution& execution() = 0;
+  virtual void compute_gradients() = 0;
+  void prepare(const Recipe& recipe, Bits bits) {
+    execution().bits = bits;
+    optimizer_ = make_optimizer(recipe, model());
+    go_on_ = torch::zeros({}, torch::TensorOptions(torch::kBool).device(model().parameters()[0].device()));
+  }
+
+ private:
+  torch::Tensor go_on_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+// An image model on one batch.
+class ImageCandidate final : public Candidate {
+ public:
+  ImageCandidate(const StepBenchOptions& options, const Recipe& recipe, Bits bits,
+                 const torch::Tensor& images, const torch::Tensor& labels)
+      : images_(images), labels_(labels), execution_(make_execution(recipe)) {
     const auto size = static_cast<int>(images.size(2));
     model_ = make_image_model(recipe, {3, size, size, image_model(options.model).classes}, execution_);
     model_->to(images.device());
-    optimizer_ = make_optimizer(recipe, *model_);
-    go_on_ = torch::zeros({}, torch::TensorOptions(torch::kBool).device(images.device()));
+    prepare(recipe, bits);
   }
+  std::int64_t items() const override { return images_.size(0); }
+  std::string item_name() const override { return "images"; }
 
-  void step() {
-    model_->zero_grad(/*set_to_none=*/true);
+ protected:
+  torch::nn::Module& model() override { return *model_; }
+  Execution& execution() override { return *execution_; }
+  void compute_gradients() override {
     torch::cross_entropy_loss(model_->forward(images_), labels_).backward();
-    optimizer_->step(0.01, go_on_);
-    ++execution_->step;
-    if (images_.device().is_cuda()) torch::cuda::synchronize();
   }
-
-  void forget_gradients() { model_->zero_grad(/*set_to_none=*/true); }
 
  private:
-  torch::Tensor images_, labels_, go_on_;
+  torch::Tensor images_, labels_;
   std::shared_ptr<Execution> execution_;
   std::shared_ptr<ImageModel> model_;
-  std::unique_ptr<Optimizer> optimizer_;
 };
+
+// A recipe's task on its data.
+class TaskCandidate final : public Candidate {
+ public:
+  TaskCandidate(const Recipe& recipe, Bits bits) : task_(make_task(recipe)) { prepare(recipe, bits); }
+  std::int64_t items() const override { return task_->items_a_step(); }
+  std::string item_name() const override { return task_->item_name(); }
+
+ protected:
+  torch::nn::Module& model() override { return task_->model(); }
+  Execution& execution() override { return task_->execution(); }
+  void compute_gradients() override { task_->train_step(); }
+
+ private:
+  std::unique_ptr<Task> task_;
+};
+
+using MakeCandidate = std::function<std::unique_ptr<Candidate>(const Recipe& recipe, Bits bits)>;
+
+MakeCandidate image_candidates(const StepBenchOptions& options) {
+  const ImageModelInfo& info = image_model(options.model);
+  const int size = options.image_size > 0 ? options.image_size : info.input_size;
+  const torch::Device device(options.device == "cuda" ? torch::kCUDA : torch::kCPU);
+  torch::manual_seed(1);
+  const torch::Tensor images =
+      torch::randn({options.batch, 3, size, size}).contiguous(torch::MemoryFormat::ChannelsLast).to(device);
+  const torch::Tensor labels = torch::randint(info.classes, {options.batch}).to(device);
+  return [=](const Recipe& recipe, Bits bits) {
+    return std::make_unique<ImageCandidate>(options, recipe, bits, images, labels);
+  };
+}
+
+Recipe recipe_for(const StepBenchOptions& options, const std::string& engine) {
+  Recipe recipe = options.recipe.value_or(Recipe{});
+  if (!options.recipe) recipe.model = options.model;
+  recipe.engine = engine == "fp32" ? "simulated" : engine;
+  recipe.recompute = options.recompute;
+  recipe.device = options.device;
+  return recipe;
+}
 
 double milliseconds_of(Candidate& candidate) {
   const auto before = std::chrono::steady_clock::now();
@@ -91,25 +153,25 @@ std::vector<StepTiming> bench_step(const StepBenchOptions& options) {
   const bool on_cuda = options.device == "cuda";
   if (on_cuda && !torch::cuda::is_available())
     throw UserError("device 'cuda': this build or this machine has none");
-  const ImageModelInfo& info = image_model(options.model);
-  const int size = options.image_size > 0 ? options.image_size : info.input_size;
-  const torch::Device device(on_cuda ? torch::kCUDA : torch::kCPU);
-  torch::manual_seed(1);
-  const torch::Tensor images =
-      torch::randn({options.batch, 3, size, size}).contiguous(torch::MemoryFormat::ChannelsLast).to(device);
-  const torch::Tensor labels = torch::randint(info.classes, {options.batch}).to(device);
-  std::vector<Candidate> candidates;
+  const MakeCandidate make =
+      options.recipe ? [](const Recipe& recipe, Bits bits) -> std::unique_ptr<Candidate> {
+    return std::make_unique<TaskCandidate>(recipe, bits);
+  }
+  : image_candidates(options);
+  std::vector<std::unique_ptr<Candidate>> candidates;
   std::vector<StepTiming> timings;
   for (const std::string& engine : options.engines) {
-    candidates.emplace_back(options, engine, images, labels);
-    for (int i = 0; i < kWarmUpSteps; ++i) candidates.back().step();
-    const std::int64_t peak =
-        on_cuda ? peak_bytes_on_cuda(candidates.back()) : peak_bytes_on_cpu(candidates.back());
-    timings.push_back({.engine = engine, .peak_bytes = peak});
+    candidates.push_back(make(recipe_for(options, engine), engine == "fp32" ? Bits{} : options.bits));
+    Candidate& candidate = *candidates.back();
+    for (int i = 0; i < kWarmUpSteps; ++i) candidate.step();
+    timings.push_back({.engine = engine,
+                       .items = candidate.items(),
+                       .item_name = candidate.item_name(),
+                       .peak_bytes = on_cuda ? peak_bytes_on_cuda(candidate) : peak_bytes_on_cpu(candidate)});
   }
   std::vector<std::vector<double>> samples(candidates.size());
   for (int round = 0; round < options.repeat; ++round) {
-    for (std::size_t i = 0; i < candidates.size(); ++i) samples[i].push_back(milliseconds_of(candidates[i]));
+    for (std::size_t i = 0; i < candidates.size(); ++i) samples[i].push_back(milliseconds_of(*candidates[i]));
   }
   for (std::size_t i = 0; i < samples.size(); ++i) {
     std::sort(samples[i].begin(), samples[i].end());

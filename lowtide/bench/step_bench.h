@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lowtide/base/json.h"
 #include "lowtide/schedule/bits.h"
+#include "lowtide/train/recipe.h"
 
 namespace lowtide {
 
@@ -18,16 +20,19 @@ struct StepBenchOptions {
   int image_size = 0;  // 0: the model's own
   int repeat = 15;
   std::string device = "cpu";
+  std::optional<Recipe> recipe;  // whose task and data are timed, in place of a model on made-up images
 };
 
 struct StepTiming {
   std::string engine;
+  std::int64_t items = 0;  // a step
+  std::string item_name;
   double milliseconds = 0;  // median
   double fastest = 0;
   std::int64_t peak_bytes = 0;  // beyond weights, optimiser state and the batch
 };
 
-// Times whole training steps (forward, backward, update) on made-up data. Each round times every engine once,
+// Times whole training steps (forward, backward, update) on made-up images, or as a recipe has them. Each round times every engine once,
 // so that the machine's noise hits all alike; "fp32" is the unquantised network on libtorch.
 std::vector<StepTiming> bench_step(const StepBenchOptions& options);
 

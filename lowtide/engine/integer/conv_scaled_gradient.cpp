@@ -227,7 +227,7 @@ class ScaledGradient {
     row_of.scale = g.scale.data();
     row_of.sum = sum_memory.at_least(cols * 2 * kLanes);
     row_of.pixels = cols;
-    row_of.weight = const_cast<Group&>(g).weights.at_least(0);
+    row_of.weight = g.weights.get();
     for (const Block& block : blocks_) {
       for (std::int64_t row = 0; row < plan_.out_rows; ++row) {
         row_of.input = planes + row * layout_.pitch();

@@ -55,9 +55,9 @@ class GroupSums {
         const std::int64_t in_pixels = g_.plan.source_rows * g_.plan.source_cols;
         pack_planes(g_.plan, g_.planes,
                     {x + item * in_pixels * in_step + group * g_.inputs, g_.inputs, in_step, shift_},
-                    planes_.at_least(0) + item * g_.image_planes());
+                    planes_.get() + item * g_.image_planes());
         const std::int64_t out_pixels = g_.plan.out_rows * g_.plan.out_cols;
-        std::uint8_t* error = error_.at_least(0) + item * g_.image_error();
+        std::uint8_t* error = error_.get() + item * g_.image_error();
         for (const Block& block : blocks_) {
           pack_columns({dy + item * out_pixels * out_step + group * g_.outputs + block.first * kLanes,
                         g_.outputs - block.first * kLanes, out_step, 0},
@@ -123,10 +123,10 @@ class GroupSums {
         const std::int64_t room = std::max<std::int64_t>(1, (kMostTerms - terms) / row_terms);
         part.rows = std::min(room, g_.plan.out_rows - row);
         for (int s = 0; s < tile.streams; ++s) {
-          streams[static_cast<std::size_t>(s)] = planes_.at_least(0) + item * g_.image_planes() +
+          streams[static_cast<std::size_t>(s)] = planes_.get() + item * g_.image_planes() +
                                                  row * part.pitch + g_.stream_offset(tile.first_stream + s);
         }
-        part.error = error_.at_least(0) + item * g_.image_error() +
+        part.error = error_.get() + item * g_.image_error() +
                      (tile.block.first * g_.plan.out_rows * g_.quads) * kVectorBytes + row * part.error_pitch;
         tiles_.gradient_tile(part, tile.block.vectors);
         row += part.rows;

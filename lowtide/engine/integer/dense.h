@@ -41,15 +41,15 @@ class PackedWeights {
  public:
   PackedWeights(std::int64_t vectors, std::int64_t taps, std::int64_t quads, bool threes = false)
       : blocks(blocks_of(vectors, threes)), vector_bytes_(taps * quads * kVectorBytes), quads_(quads) {
-    memory_.at_least(std::max<std::int64_t>(1, vectors * vector_bytes_));
+    memory_.reserve(std::max<std::int64_t>(1, vectors * vector_bytes_));
   }
 
   // Where the 64 bytes of one vector stand.
   std::uint8_t* at(const Block& block, int vector, std::int64_t tap, std::int64_t quad) {
-    return memory_.at_least(0) + block.first * vector_bytes_ +
+    return memory_.get() + block.first * vector_bytes_ +
            ((tap * quads_ + quad) * block.vectors + vector) * kVectorBytes;
   }
-  const std::uint8_t* of(const Block& block) { return memory_.at_least(0) + block.first * vector_bytes_; }
+  const std::uint8_t* of(const Block& block) const { return memory_.get() + block.first * vector_bytes_; }
 
   const std::vector<Block> blocks;
 

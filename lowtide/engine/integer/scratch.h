@@ -13,13 +13,19 @@ template <typename T>
 class Scratch {
  public:
   T* at_least(std::int64_t count) {
+    reserve(count);
+    return get();
+  }
+
+  T* get() const { return memory_.get(); }
+
+  void reserve(std::int64_t count) {
     if (count > capacity_) {
       const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
       memory_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
       if (!memory_) throw std::bad_alloc();
       capacity_ = count;
     }
-    return memory_.get();
   }
 
  private:

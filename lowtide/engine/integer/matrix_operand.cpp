@@ -1,0 +1,267 @@
+#include "lowtide/engine/integer/matrix_operand.h"
+
+#include <array>
+
+#include "lowtide/base/lanes.h"
+#include "lowtide/base/simd.h"
+#include "lowtide/engine/integer/fixed_point.h"
+
+namespace lowtide::integer {
+namespace {
+
+// Columns are packed by several threads where there is work for them: a core moves about a byte a nanosecond here.
+constexpr std::int64_t kPackedBytesAThread = 100'000;
+
+template <typename Pack>
+void pack_blocks(const std::vector<Block>& blocks, std::int64_t block_bytes, const Pack& pack) {
+  const auto count = static_cast<std::int64_t>(blocks.size());
+  at::parallel_for(0, count,
+                   std::max<std::int64_t>(1, kPackedBytesAThread / std::max<std::int64_t>(1, block_bytes)),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t i = begin; i < end; ++i) pack(blocks[static_cast<std::size_t>(i)]);
+                   });
+}
+
+// A lane each for sixteen columns of a right operand with one scale a column: y = Σ (a.scale (qa - za) + ea) · b.
+struct ColumnConstants {
+  const std::int32_t *zero, *sum;         // zb, Σ (qb - zb)
+  const float *scale, *residual, *value;  // sb, eb, Σ b
+};
+
+LOWTIDE_SIMD void finish_columns(const std::int32_t* sums, const RowTerms& row, const ColumnConstants& c,
+                                 std::int64_t lanes, const RowOutput& out) {
+  // Unsigned, because it wraps on the way; never in the end: kMostTerms.
+  const Words whole = LOWTIDE_LOAD(Words, sums) +
+                      LOWTIDE_LOAD(Words, c.sum) * static_cast<std::uint32_t>(row.d) -
+                      LOWTIDE_LOAD(Words, c.zero) * static_cast<std::uint32_t>(row.box);
+  const Floats y =
+      __builtin_convertvector(__builtin_bit_cast(Ints, whole), Floats) *
+          (LOWTIDE_LOAD(Floats, c.scale) * row.scale) +
+      (LOWTIDE_LOAD(Floats, c.residual) * row.centred + LOWTIDE_LOAD(Floats, c.value) * row.residual);
+  if (out.step == 1 && lanes >= kLanes && !out.adds) {
+    LOWTIDE_STORE(out.y, y);
+  } else {
+    for (std::int64_t lane = 0; lane < std::min<std::int64_t>(lanes, kLanes); ++lane) {
+      float& to = out.y[lane * out.step];
+      to = out.adds ? to + y[lane] : y[lane];
+    }
+  }
+}
+
+class ScaledColumns final : public RightOperand {
+ public:
+  ScaledColumns(const Side& right, std::int64_t from, std::int64_t to)
+      : RightOperand(right.across, vectors_for(right.across), to - from, /*threes=*/false),
+        zero_(padded_),
+        sum_(padded_),
+        scale_(padded_),
+        residual_(padded_),
+        value_(padded_) {
+    pack_blocks(weights_.blocks, kMostVectors * kLanes * terms_, [&](const Block& block) {
+      for (int v = 0; v < block.vectors; ++v) pack(right, block, v, from);
+    });
+  }
+
+  void finish_row(const Block& block, const std::int32_t* sum, const RowTerms& row,
+                  const RowOutput& out) const override {
+    for (int v = 0; v < block.vectors; ++v) {
+      const std::int64_t first = (block.first + v) * kLanes;
+      finish_columns(sum + v * kLanes, row,
+                     {zero_.data() + first, sum_.data() + first, scale_.data() + first,
+                      residual_.data() + first, value_.data() + first},
+                     columns_ - first, {out.y + first * out.step, out.step, out.adds});
+    }
+  }
+
+ private:
+  void pack(const Side& right, const Block& block, int v, std::int64_t from) {
+    const std::int64_t first = (block.first + v) * kLanes;
+    const std::int64_t lanes = std::min<std::int64_t>(kLanes, columns_ - first);
+    std::array<std::int32_t, kLanes> sums{};
+    for (std::int64_t quad = 0; quad < quads_for(terms_); ++quad) {
+      std::uint8_t* to = weights_.at(block, v, 0, quad);
+      const std::int64_t bytes = std::min<std::int64_t>(kQuad, terms_ - quad * kQuad);
+      if (bytes < kQuad || lanes < kLanes) std::fill_n(to, kVectorBytes, std::uint8_t{0});
+      const std::uint8_t* code =
+          right.code + first * right.across_step + (from + quad * kQuad) * right.along_step;
+      if (right.along_step == 1) {
+        for (std::int64_t lane = 0; lane < lanes; ++lane) {
+          for (std::int64_t k = 0; k < bytes; ++k) to[lane * kQuad + k] = code[lane * right.across_step + k];
+        }
+      } else {
+        for (std::int64_t k = 0; k < bytes; ++k) {
+          for (std::int64_t lane = 0; lane < lanes; ++lane)
+            to[lane * kQuad + k] = code[k * right.along_step + lane];
+        }
+      }
+      for (std::size_t i = 0; i < kVectorBytes; ++i) sums[i / kQuad] += to[i];
+    }
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      const Affine& b = right.at(first + lane);
+      const auto c = static_cast<std::size_t>(first + lane);
+      zero_[c] = b.zero;
+      sum_[c] = static_cast<std::int32_t>(sums[static_cast<std::size_t>(lane)] - terms_ * b.zero);
+      scale_[c] = b.scale;
+      residual_[c] = static_cast<float>(b.residual);
+      value_[c] = static_cast<float>(static_cast<double>(b.scale) * sum_[c] +
+                                     static_cast<double>(terms_) * b.residual);
+    }
+  }
+
+  std::vector<std::int32_t> zero_, sum_;
+  std::vector<float> scale_, residual_, value_;
+};
+
+// The same for a right operand in planes, see fixed_point.h.
+struct PlaneConstants {
+  std::array<const std::int32_t*, kPlanes> sum;  // Σ of each byte, centred
+  const float *scale, *middle, *value;           // of u, Σ b
+};
+
+LOWTIDE_SIMD void finish_planes(const std::int32_t* sums, const RowTerms& row, const PlaneConstants& c,
+                                std::int64_t lanes, const RowOutput& out) {
+  const Ints sum0 =
+      LOWTIDE_LOAD(Ints, sums) + LOWTIDE_LOAD(Ints, c.sum[0]) * row.d - FixedPoint::centre(0) * row.box;
+  const Ints sum1 = LOWTIDE_LOAD(Ints, sums + kLanes) + LOWTIDE_LOAD(Ints, c.sum[1]) * row.d;
+  const Ints sum2 = LOWTIDE_LOAD(Ints, sums + 2 * kLanes) + LOWTIDE_LOAD(Ints, c.sum[2]) * row.d;
+  const Floats whole =
+      __builtin_convertvector(sum0, Floats) * 0x1p16f +
+      (__builtin_convertvector(sum1, Floats) * 0x1p8f + __builtin_convertvector(sum2, Floats));
+  const Floats y =
+      whole * (LOWTIDE_LOAD(Floats, c.scale) * row.scale) +
+      (LOWTIDE_LOAD(Floats, c.middle) * row.centred + LOWTIDE_LOAD(Floats, c.value) * row.residual);
+  if (out.step == 1 && lanes >= kLanes && !out.adds) {
+    LOWTIDE_STORE(out.y, y);
+  } else {
+    for (std::int64_t lane = 0; lane < std::min<std::int64_t>(lanes, kLanes); ++lane) {
+      float& to = out.y[lane * out.step];
+      to = out.adds ? to + y[lane] : y[lane];
+    }
+  }
+}
+
+// Byte `plane` of four rows of sixteen columns, side by side.
+LOWTIDE_SIMD void pack_plane(const std::array<const std::uint32_t*, kQuad>& u, int plane, std::uint8_t* to) {
+  const int shift = 16 - 8 * plane;
+  Words packed = (LOWTIDE_LOAD(Words, u[0]) >> shift) & 0xffu;
+  for (int k = 1; k < static_cast<int>(kQuad); ++k) {
+    packed |= ((LOWTIDE_LOAD(Words, u[static_cast<std::size_t>(k)]) >> shift) & 0xffu) << (8 * k);
+  }
+  LOWTIDE_STORE(to, packed);
+}
+
+class ScaledTerms final : public RightOperand {
+ public:
+  ScaledTerms(const Side& right, std::int64_t from, std::int64_t to)
+      : RightOperand(right.across, kPlanes * vectors_for(right.across), to - from, /*threes=*/true),
+        scale_(padded_),
+        middle_(padded_),
+        value_(padded_) {
+    for (auto& sums : sum_) sums.resize(padded_);
+    const FixedPoint fixed(right.code + from * right.along_step,
+                           std::vector<Affine>(right.affine.begin() + from, right.affine.begin() + to),
+                           right.across);
+    pack_blocks(weights_.blocks, kPlanes * kLanes * terms_, [&](const Block& block) {
+      pack(fixed, block);
+      sum_up(fixed, block.first / kPlanes * kLanes);
+    });
+  }
+
+  void finish_row(const Block& block, const std::int32_t* sum, const RowTerms& row,
+                  const RowOutput& out) const override {
+    const std::int64_t first = block.first / kPlanes * kLanes;
+    finish_planes(sum, row,
+                  {{sum_[0].data() + first, sum_[1].data() + first, sum_[2].data() + first},
+                   scale_.data() + first,
+                   middle_.data() + first,
+                   value_.data() + first},
+                  columns_ - first, {out.y + first * out.step, out.step, out.adds});
+  }
+
+ private:
+  void pack(const FixedPoint& fixed, const Block& block) {
+    const std::int64_t first = block.first / kPlanes * kLanes;
+    const std::int64_t lanes = std::min<std::int64_t>(kLanes, columns_ - first);
+    alignas(64) std::array<std::array<std::uint32_t, kLanes>, kQuad> padded{};  // rows that are not whole
+    for (std::int64_t quad = 0; quad < quads_for(terms_); ++quad) {
+      std::array<const std::uint32_t*, kQuad> rows{};
+      for (std::int64_t k = 0; k < kQuad; ++k) {
+        const auto i = static_cast<std::size_t>(k);
+        const std::int64_t row = quad * kQuad + k;
+        if (row < terms_ && lanes == kLanes) {
+          rows[i] = fixed.row(row) + first;
+          continue;
+        }
+        padded[i].fill(0);
+        if (row < terms_) std::copy_n(fixed.row(row) + first, lanes, padded[i].begin());
+        rows[i] = padded[i].data();
+      }
+      for (int plane = 0; plane < kPlanes; ++plane)
+        pack_plane(rows, plane, weights_.at(block, plane, 0, quad));
+    }
+  }
+
+  void sum_up(const FixedPoint& fixed, std::int64_t first) {
+    const std::int64_t lanes = std::min<std::int64_t>(kLanes, columns_ - first);
+    std::array<double, kLanes> value{};
+    for (std::int64_t row = 0; row < terms_; ++row) {
+      const std::uint32_t* u = fixed.row(row) + first;
+      for (std::int64_t lane = 0; lane < lanes; ++lane) {
+        const auto c = static_cast<std::size_t>(first + lane);
+        for (int plane = 0; plane < kPlanes; ++plane) {
+          sum_[static_cast<std::size_t>(plane)][c] +=
+              FixedPoint::byte(u[lane], plane) - FixedPoint::centre(plane);
+        }
+        value[static_cast<std::size_t>(lane)] += fixed.value(row, first + lane);
+      }
+    }
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      const auto c = static_cast<std::size_t>(first + lane);
+      scale_[c] = static_cast<float>(fixed.scale[c]);
+      middle_[c] = static_cast<float>(fixed.middle[c]);
+      value_[c] = static_cast<float>(value[static_cast<std::size_t>(lane)]);
+    }
+  }
+
+  std::array<std::vector<std::int32_t>, kPlanes> sum_;
+  std::vector<float> scale_, middle_, value_;
+};
+
+}  // namespace
+
+std::unique_ptr<RightOperand> make_right_operand(const Side& right, bool terms_scaled, std::int64_t from,
+                                                 std::int64_t to) {
+  if (terms_scaled) return std::make_unique<ScaledTerms>(right, from, to);
+  return std::make_unique<ScaledColumns>(right, from, to);
+}
+
+void pack_left(const Side& left, std::int64_t first, std::int64_t rows, std::int64_t from, std::int64_t to,
+               std::int8_t* packed) {
+  const std::int64_t terms = to - from;
+  if (terms % kQuad != 0) std::fill_n(packed + terms / kQuad * rows * kQuad, rows * kQuad, std::int8_t{0});
+  const std::uint8_t* code = left.code + first * left.across_step + from * left.along_step;
+  if (left.along_step == 1) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int32_t shift = left.at(first + row).shift;
+      const std::uint8_t* from_row = code + row * left.across_step;
+      for (std::int64_t quad = 0; quad < terms / kQuad; ++quad) {
+        std::int8_t* to_quad = packed + (quad * rows + row) * kQuad;
+        for (std::int64_t k = 0; k < kQuad; ++k)
+          to_quad[k] = static_cast<std::int8_t>(from_row[quad * kQuad + k] - shift);
+      }
+      for (std::int64_t k = terms / kQuad * kQuad; k < terms; ++k) {
+        packed[(k / kQuad * rows + row) * kQuad + k % kQuad] = static_cast<std::int8_t>(from_row[k] - shift);
+      }
+    }
+    return;
+  }
+  for (std::int64_t k = 0; k < terms; ++k) {
+    std::int8_t* to_quad = packed + k / kQuad * rows * kQuad + k % kQuad;
+    const std::uint8_t* from_term = code + k * left.along_step;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      to_quad[row * kQuad] = static_cast<std::int8_t>(from_term[row] - left.at(first + row).shift);
+    }
+  }
+}
+
+}  // namespace lowtide::integer

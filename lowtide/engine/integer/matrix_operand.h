@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lowtide/engine/integer/affine.h"
+#include "lowtide/engine/integer/dense.h"
+
+// The operands of a matrix product: rows of pixels with one tap. The left operand's rows are the pixels, the right one's
+// columns the lanes; an operand whose scale changes along the sum becomes 24-bit integers and stands on the right, as in
+// conv_input_gradient.cpp.
+
+namespace lowtide::integer {
+
+// One operand of one matrix product: `along` is the dimension that is summed, `across` the other. One of the steps is 1.
+struct Side {
+  const std::uint8_t* code = nullptr;
+  std::int64_t across = 0, across_step = 0, along_step = 0;
+  std::vector<Affine> affine;  // one; or one for each index across, or along
+  const Affine& at(std::int64_t i) const {
+    return affine[affine.size() == 1 ? 0 : static_cast<std::size_t>(i)];
+  }
+};
+
+// Where the floats of a row of sums go.
+struct RowOutput {
+  float* y;
+  std::int64_t step;  // from a column to the next
+  bool adds;          // to what is there
+};
+
+// What turns one row's sums into values, of the left operand: see conv_output.cpp.
+struct RowTerms {
+  std::int32_t box;  // Σ (q - shift)
+  std::int32_t d;    // shift - zero
+  float scale;
+  float centred;  // scale · Σ (q - zero)
+  float residual;
+
+  RowTerms(const Affine& a, std::int32_t row_box, std::int64_t terms)
+      : box(row_box),
+        d(a.shift - a.zero),
+        scale(a.scale),
+        centred(static_cast<float>(static_cast<double>(a.scale) * static_cast<double>(row_box + terms * d))),
+        residual(static_cast<float>(a.residual)) {}
+};
+
+// The right operand's columns over elements [from, to) along the sum: what the tiles read, and the constants that turn
+// sums into values.
+class RightOperand {
+ public:
+  virtual ~RightOperand() = default;
+  virtual void finish_row(const Block& block, const std::int32_t* sum, const RowTerms& row,
+                          const RowOutput& out) const = 0;
+
+  const std::vector<Block>& blocks() const { return weights_.blocks; }
+  const std::uint8_t* packed(const Block& block) const { return weights_.of(block); }
+  std::int64_t columns() const { return columns_; }
+  std::int64_t terms() const { return terms_; }
+
+ protected:
+  RightOperand(std::int64_t columns, std::int64_t vectors, std::int64_t terms, bool threes)
+      : weights_(vectors, 1, quads_for(terms), threes),
+        columns_(columns),
+        padded_(static_cast<std::size_t>(vectors_for(columns) * kLanes)),
+        terms_(terms) {}
+
+  PackedWeights weights_;
+  std::int64_t columns_;
+  std::size_t padded_;  // columns, to whole vectors
+  std::int64_t terms_;
+};
+
+// `terms_scaled`: the scale differs along the sum, and not across.
+std::unique_ptr<RightOperand> make_right_operand(const Side& right, bool terms_scaled, std::int64_t from,
+                                                 std::int64_t to);
+
+// Rows [first, first + rows) of the left operand, elements [from, to) along: [quad][row][4], signed.
+void pack_left(const Side& left, std::int64_t first, std::int64_t rows, std::int64_t from, std::int64_t to,
+               std::int8_t* packed);
+
+}  // namespace lowtide::integer
