@@ -9,6 +9,14 @@
 
 namespace lowtide {
 
+std::unique_ptr<const PreparedOperand> Engine::prepare(const Quantized& b, bool transposed) const {
+  return std::make_unique<PreparedOperand>(b, transposed);
+}
+
+at::Tensor Engine::multiply(const Quantized& a, const PreparedOperand& b) const {
+  return product(a, b.codes, {.transpose_b = b.transposed});
+}
+
 std::vector<std::string> engine_names() { return {"simulated", "integer"}; }
 
 std::string choose_engine(const std::string& asked, const std::string& device) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lowtide/quant/quantizer.h"
@@ -34,6 +35,15 @@ struct ProductShape {
   bool transpose_b = false;
 };
 
+// The right operand of a matrix product, made ready by an engine for many products in a row.
+struct PreparedOperand {
+  PreparedOperand(Quantized b, bool is_transposed) : codes(std::move(b)), transposed(is_transposed) {}
+  virtual ~PreparedOperand() = default;
+
+  Quantized codes;
+  bool transposed;
+};
+
 // How a quantised product is computed. All operands are quantised (or float, where their bits are 0), all
 // results are float32. Engines differ in speed alone: each is tested against `simulated`.
 class Engine {
@@ -54,6 +64,10 @@ class Engine {
   // y = a·b; a linear layer's three products are (x, w with b transposed), (dy, w), (dy with a transposed,
   // x).
   virtual at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const = 0;
+
+  // The same for matrices, with the right one as prepare() of this engine made it.
+  virtual std::unique_ptr<const PreparedOperand> prepare(const Quantized& b, bool transposed) const;
+  virtual at::Tensor multiply(const Quantized& a, const PreparedOperand& b) const;
 };
 
 // The engines of this build, the reference first.

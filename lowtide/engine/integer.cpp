@@ -1,6 +1,7 @@
 #include "lowtide/engine/integer.h"
 
 #include "lowtide/engine/integer/affine.h"
+#include "lowtide/engine/integer/matrix_operand.h"
 #include "lowtide/engine/integer/products.h"
 
 namespace lowtide {
@@ -14,6 +15,11 @@ bool is_bytes(const Quantized& q) {
 bool fits(const Quantized& whole, const Quantized& other, std::int64_t terms) {
   return is_bytes(whole) && is_bytes(other) && whole.scale.numel() == 1 && terms <= integer::kMostTerms;
 }
+
+struct PackedOperand final : PreparedOperand {
+  using PreparedOperand::PreparedOperand;
+  std::unique_ptr<const integer::RightOperand> packed;
+};
 
 std::int64_t kernel_terms(const ConvShape& shape, std::int64_t channels) {
   return channels * shape.weight[2] * shape.weight[3];
@@ -58,6 +64,20 @@ at::Tensor IntegerEngine::product(const Quantized& a, const Quantized& b, const 
                          integer::scale_varies_along_sum(b, !shape.transpose_b);
   if (!is_bytes(a) || !is_bytes(b) || !same_stack || both_vary) return simulated_.product(a, b, shape);
   return integer::product(a, b, shape, tiles_);
+}
+
+std::unique_ptr<const PreparedOperand> IntegerEngine::prepare(const Quantized& b, bool transposed) const {
+  if (!is_bytes(b) || b.code.size(transposed ? 1 : 0) > integer::kMostTerms)
+    return Engine::prepare(b, transposed);
+  auto operand = std::make_unique<PackedOperand>(b, transposed);
+  operand->packed = integer::pack_right(b, transposed);
+  return operand;
+}
+
+at::Tensor IntegerEngine::multiply(const Quantized& a, const PreparedOperand& b) const {
+  const auto* operand = dynamic_cast<const PackedOperand*>(&b);
+  if (operand != nullptr && is_bytes(a)) return integer::product(a, *operand->packed, tiles_);
+  return Engine::multiply(a, b);
 }
 
 }  // namespace lowtide

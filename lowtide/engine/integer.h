@@ -20,6 +20,8 @@ class IntegerEngine final : public Engine {
   at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
                                     const ConvShape& shape) const override;
   at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override;
+  std::unique_ptr<const PreparedOperand> prepare(const Quantized& b, bool transposed) const override;
+  at::Tensor multiply(const Quantized& a, const PreparedOperand& b) const override;
 
  private:
   const integer::TileKernels& tiles_;

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lowtide/base/torch_compat.h"
 
@@ -97,6 +98,11 @@ at::Tensor SimulatedEngine::product(const Quantized& a, const Quantized& b, cons
   if (shape.transpose_a) left = left.transpose(-2, -1);
   if (shape.transpose_b) right = right.transpose(-2, -1);
   return at::matmul(left, right);
+}
+
+// As floats, decoded once.
+std::unique_ptr<const PreparedOperand> SimulatedEngine::prepare(const Quantized& b, bool transposed) const {
+  return std::make_unique<PreparedOperand>(Quantized{decode(b), {}, {}, 0}, transposed);
 }
 
 }  // namespace lowtide

@@ -87,11 +87,12 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
     call->cells[0].copy_(cell);
     at::Tensor y = at::empty({time, batch, units}, sums.options());
     at::Tensor h = hidden;
+    const auto recurrent = call->engine->prepare(call->hidden_weight, /*transposed=*/true);
     for (std::int64_t t = 0; t < time; ++t) {
       const Range range = call->measures ? measure_range(h, RangeGroup::kTensor) : call->hidden_range;
       if (call->measures) call->hidden_ranges.push_back(range);
       call->hidden.push_back(encode(h, range, bits));
-      sums[t].add_(call->engine->product(call->hidden.back(), call->hidden_weight, {.transpose_b = true}));
+      sums[t].add_(call->engine->multiply(call->hidden.back(), *recurrent));
       const at::Tensor gates = activate_gates(sums[t]);
       call->gates[t].copy_(gates);
       const std::vector<at::Tensor> gate = gates.chunk(4, -1);
@@ -109,6 +110,7 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
     const at::Tensor dy = gradients[0].contiguous();
     const std::int64_t time = dy.size(0);
     at::Tensor hidden_error = at::zeros_like(dy[0]), cell_error = at::zeros_like(dy[0]);
+    const auto recurrent = call->engine->prepare(call->hidden_weight, /*transposed=*/false);
     at::Tensor du;
     std::vector<Quantized> errors(static_cast<std::size_t>(time));
     std::vector<at::Tensor> float_errors(call->bifurcate ? static_cast<std::size_t>(time) : 0);
@@ -124,7 +126,7 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
       const Quantized for_weight = call->bifurcate ? Quantized{step.sums, {}, {}, 0} : errors[i];
       const at::Tensor change = call->engine->product(for_weight, call->hidden[i], {.transpose_a = true});
       du = du.defined() ? du.add_(change) : change;
-      if (t > 0) hidden_error = call->engine->product(errors[i], call->hidden_weight, {});
+      if (t > 0) hidden_error = call->engine->multiply(errors[i], *recurrent);
     }
     const InputGradients input = input_gradients(*call, errors, float_errors);
     *call = LstmCall{};

@@ -89,6 +89,10 @@ TEST_P(EngineProduct, AllTransposesAndBits) {
             const Quantized by_row = quantised(a, group, a_bits);
             EXPECT_TRUE(
                 close_to(engine_->product(by_row, right, shape), naive_product(by_row, right, shape), 1e-5));
+            if (extent_.batch.empty() && !transpose_a) {
+              const auto prepared = engine_->prepare(right, transpose_b);
+              EXPECT_TRUE(torch::equal(engine_->multiply(left, *prepared), y)) << "made ready once";
+            }
           }
         }
       }

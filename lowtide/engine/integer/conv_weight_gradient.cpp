@@ -123,8 +123,8 @@ class GroupSums {
         const std::int64_t room = std::max<std::int64_t>(1, (kMostTerms - terms) / row_terms);
         part.rows = std::min(room, g_.plan.out_rows - row);
         for (int s = 0; s < tile.streams; ++s) {
-          streams[static_cast<std::size_t>(s)] = planes_.get() + item * g_.image_planes() +
-                                                 row * part.pitch + g_.stream_offset(tile.first_stream + s);
+          streams[static_cast<std::size_t>(s)] = planes_.get() + item * g_.image_planes() + row * part.pitch +
+                                                 g_.stream_offset(tile.first_stream + s);
         }
         part.error = error_.get() + item * g_.image_error() +
                      (tile.block.first * g_.plan.out_rows * g_.quads) * kVectorBytes + row * part.error_pitch;

@@ -150,6 +150,15 @@ LOWTIDE_SIMD void pack_plane(const std::array<const std::uint32_t*, kQuad>& u, i
   LOWTIDE_STORE(to, packed);
 }
 
+// Adds the centred bytes of sixteen columns of one row.
+LOWTIDE_SIMD void sum_bytes(const std::uint32_t* u, std::int32_t* sums) {
+  const Words row = LOWTIDE_LOAD(Words, u);
+  LOWTIDE_STORE(sums,
+                LOWTIDE_LOAD(Words, sums) + (row >> 16) - static_cast<std::uint32_t>(FixedPoint::centre(0)));
+  LOWTIDE_STORE(sums + kLanes, LOWTIDE_LOAD(Words, sums + kLanes) + (row >> 8 & 0xffu));
+  LOWTIDE_STORE(sums + 2 * kLanes, LOWTIDE_LOAD(Words, sums + 2 * kLanes) + (row & 0xffu));
+}
+
 class ScaledTerms final : public RightOperand {
  public:
   ScaledTerms(const Side& right, std::int64_t from, std::int64_t to)
@@ -161,10 +170,7 @@ class ScaledTerms final : public RightOperand {
     const FixedPoint fixed(right.code + from * right.along_step,
                            std::vector<Affine>(right.affine.begin() + from, right.affine.begin() + to),
                            right.across);
-    pack_blocks(weights_.blocks, kPlanes * kLanes * terms_, [&](const Block& block) {
-      pack(fixed, block);
-      sum_up(fixed, block.first / kPlanes * kLanes);
-    });
+    pack_blocks(weights_.blocks, kPlanes * kLanes * terms_, [&](const Block& block) { pack(fixed, block); });
   }
 
   void finish_row(const Block& block, const std::int32_t* sum, const RowTerms& row,
@@ -183,6 +189,7 @@ class ScaledTerms final : public RightOperand {
     const std::int64_t first = block.first / kPlanes * kLanes;
     const std::int64_t lanes = std::min<std::int64_t>(kLanes, columns_ - first);
     alignas(64) std::array<std::array<std::uint32_t, kLanes>, kQuad> padded{};  // rows that are not whole
+    std::array<std::int32_t, kPlanes * kLanes> sums{};
     for (std::int64_t quad = 0; quad < quads_for(terms_); ++quad) {
       std::array<const std::uint32_t*, kQuad> rows{};
       for (std::int64_t k = 0; k < kQuad; ++k) {
@@ -198,28 +205,19 @@ class ScaledTerms final : public RightOperand {
       }
       for (int plane = 0; plane < kPlanes; ++plane)
         pack_plane(rows, plane, weights_.at(block, plane, 0, quad));
-    }
-  }
-
-  void sum_up(const FixedPoint& fixed, std::int64_t first) {
-    const std::int64_t lanes = std::min<std::int64_t>(kLanes, columns_ - first);
-    std::array<double, kLanes> value{};
-    for (std::int64_t row = 0; row < terms_; ++row) {
-      const std::uint32_t* u = fixed.row(row) + first;
-      for (std::int64_t lane = 0; lane < lanes; ++lane) {
-        const auto c = static_cast<std::size_t>(first + lane);
-        for (int plane = 0; plane < kPlanes; ++plane) {
-          sum_[static_cast<std::size_t>(plane)][c] +=
-              FixedPoint::byte(u[lane], plane) - FixedPoint::centre(plane);
-        }
-        value[static_cast<std::size_t>(lane)] += fixed.value(row, first + lane);
+      for (std::int64_t k = 0; k < std::min<std::int64_t>(kQuad, terms_ - quad * kQuad); ++k) {
+        sum_bytes(rows[static_cast<std::size_t>(k)], sums.data());
       }
     }
     for (std::int64_t lane = 0; lane < lanes; ++lane) {
       const auto c = static_cast<std::size_t>(first + lane);
+      const auto of_plane = [&](int plane) { return sums[static_cast<std::size_t>(plane * kLanes + lane)]; };
+      for (int plane = 0; plane < kPlanes; ++plane)
+        sum_[static_cast<std::size_t>(plane)][c] = of_plane(plane);
+      const double u = 0x1p16 * of_plane(0) + 0x1p8 * of_plane(1) + of_plane(2);
       scale_[c] = static_cast<float>(fixed.scale[c]);
       middle_[c] = static_cast<float>(fixed.middle[c]);
-      value_[c] = static_cast<float>(value[static_cast<std::size_t>(lane)]);
+      value_[c] = static_cast<float>(fixed.scale[c] * u + fixed.middle[c] * static_cast<double>(terms_));
     }
   }
 

@@ -128,4 +128,18 @@ at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& s
   return y;
 }
 
+std::unique_ptr<const RightOperand> pack_right(const Quantized& b, bool transposed) {
+  const at::Tensor stack = as_stack(b.code);
+  const Side right = side_of(b, stack, 0, /*summed_first=*/!transposed);
+  return make_right_operand(right, scale_varies_along_sum(b, !transposed), 0, stack.size(transposed ? 2 : 1));
+}
+
+at::Tensor product(const Quantized& a, const RightOperand& b, const TileKernels& tiles) {
+  const at::Tensor stack = as_stack(a.code);
+  const Side left = side_of(a, stack, 0, /*summed_first=*/false);
+  at::Tensor y = at::empty({stack.size(1), b.columns()}, a.scale.options());
+  multiply(left, b, 0, {y.data_ptr<float>(), b.columns(), 1, false}, tiles);
+  return y;
+}
+
 }  // namespace lowtide::integer

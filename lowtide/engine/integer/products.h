@@ -33,4 +33,9 @@ bool scale_varies_along_sum(const Quantized& q, bool summed_first);
 at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape,
                    const TileKernels& tiles);
 
+// Two matrices, the right one made ready once; its sums have at most kMostTerms terms.
+class RightOperand;
+std::unique_ptr<const RightOperand> pack_right(const Quantized& b, bool transposed);
+at::Tensor product(const Quantized& a, const RightOperand& b, const TileKernels& tiles);
+
 }  // namespace lowtide::integer
