@@ -150,10 +150,19 @@ std::string critical_table(const Analysis& analysis) {
 }
 
 std::string critical_finding(const Analysis& analysis) {
-  if (!analysis.period) return "No deficit did damage that is told from the noise of seeds.\n\n";
+  const bool windows = analysis.study.window > 0;
+  if (!analysis.period) {
+    const bool damage = std::any_of(analysis.settings.begin(), analysis.settings.end(),
+                                    [&](const Setting& setting) { return does_damage(analysis, setting); });
+    if (windows && damage)
+      return "No critical period: early windows do no more damage than late ones, which have less time to "
+             "recover.\n\n";
+    return fmt::format("No {} did damage that is told from the noise of seeds.\n\n",
+                       windows ? "window" : "deficit");
+  }
   const CriticalPeriod& period = *analysis.period;
   const std::string lost = metric_difference(*analysis.metric, period.difference);
-  return analysis.study.window > 0
+  return windows
              ? fmt::format(
                    "Critical period: up to step {}. Low precision there does damage that lasts ({} in the "
                    "last "
