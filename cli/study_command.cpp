@@ -20,7 +20,7 @@ constexpr const char* kUsage =
     "\n"
     "usage: lowtide study suite --recipe FILE --out DIR       every schedule, with several seeds\n"
     "       lowtide study critical --recipe FILE --out DIR    low precision early, or in a window\n"
-    "       lowtide study landscape --checkpoint RUN [RUN ...]  the loss around trained weights\n"
+    "       lowtide study landscape --checkpoint RUN ...      the loss around trained weights\n"
     "       lowtide study status DIR                          where a study stands\n"
     "       lowtide study analyze DIR                         what came out\n"
     "\n"

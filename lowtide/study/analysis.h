@@ -91,6 +91,9 @@ Analysis analyse(const Study& study, const RunScan& scan, Judge judge = Judge::k
 // What a choice may be made by: the held-out items, where every run has them; else the test set.
 Judge judge_to_choose_by(const RunScan& scan);
 
+// "0.018", "< 0.001"
+std::string p_text(double p);
+
 std::string to_markdown(const Analysis& analysis);
 std::string to_csv(const Analysis& analysis);
 Json to_json(const Analysis& analysis);

@@ -10,8 +10,6 @@
 namespace lowtide {
 namespace {
 
-std::string p_text(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
-
 std::string interval_text(const Metric& metric, const Interval& interval) {
   return fmt::format("[{}, {}]", metric_difference(metric, interval.low),
                      metric_difference(metric, interval.high));
@@ -222,6 +220,8 @@ Json correlation_json(const std::optional<Correlation>& correlation) {
 }
 
 }  // namespace
+
+std::string p_text(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
 
 std::string to_markdown(const Analysis& analysis) {
   const bool suite = analysis.study.kind == Study::kSuite;
