@@ -203,11 +203,13 @@ TEST_F(StudyProgram, LandscapeOfWhatIsNone) {
   expect_mistake(landscape({"--checkpoint", checkpoint, "--split", "valid"}), "held no items out");
   expect_mistake(landscape({"--checkpoint", checkpoint, out.string()}), "are of one run");
   expect_mistake(landscape({"--checkpoint", checkpoint, "--bits", "1"}), "bits is 1");
+  const std::string run_json = file_bytes(RunPaths{out}.run());
+  std::ofstream(RunPaths{out}.run()) << "{\"format\":";
+  expect_mistake(landscape({"--checkpoint", out.string()}), "run.json: not a JSON object");
+  std::ofstream(RunPaths{out}.run()) << run_json;
   fs::resize_file(checkpoint, 1000);
   expect_mistake(landscape({"--checkpoint", out.string()}),
                  "step-00000040.safetensors: not a valid safetensors");
-  std::ofstream(RunPaths{out}.run()) << "{\"format\":";
-  expect_mistake(landscape({"--checkpoint", out.string()}), "run.json");
   fs::remove_all(RunPaths{out}.checkpoints());
   expect_mistake(landscape({"--checkpoint", out.string()}), "has no checkpoint");
   EXPECT_FALSE(fs::exists(out / "landscape.json"));
