@@ -95,12 +95,14 @@ TEST(WeightPlane, TheLossAtTheCentreIsTheEvaluatedOne) {
   const ScratchFolder folder;
   write_small_dataset(folder.path());
   const auto task = make_task(small_recipe(folder.path()));
-  const double before = task->evaluate(Split::kTrain, {8, 8}).loss;
+  // At fp32: with bits, activations would have the ranges of a model that has seen no data, which are empty.
+  const auto loss = [&] { return task->evaluate(Split::kTrain, {0, 0}).loss; };
+  const double before = loss();
   WeightPlane plane(task->model(), 1);
   plane.move_to(0.5, 0.5);
-  EXPECT_NE(task->evaluate(Split::kTrain, {8, 8}).loss, before);
+  EXPECT_NE(loss(), before);
   plane.move_to(0, 0);
-  EXPECT_EQ(task->evaluate(Split::kTrain, {8, 8}).loss, before);
+  EXPECT_EQ(loss(), before);
 }
 
 TEST(TaskSample, IsSoManyItemsAndTheSameEachTime) {
