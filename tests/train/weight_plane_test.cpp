@@ -1,11 +1,9 @@
 #include "lowtide/train/weight_plane.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "lowtide/io/file.h"
 #include "lowtide/models/image_model.h"
 #include "lowtide/tasks/task.h"
 #include "tests/io/scratch.h"
@@ -122,29 +120,6 @@ TEST(TaskSample, IsSoManyItemsAndTheSameEachTime) {
       EXPECT_EQ(task->evaluate_sample(split, {8, 8}, as_many).loss, whole.loss);
     }
   }
-}
-
-TEST(TaskSample, OfATextIsItsFirstWindows) {
-  const ScratchFolder folder;
-  for (const char* part : {"train", "valid", "test"}) {
-    std::string text;
-    for (int i = 0; i < 500; ++i) text += fmt::format("w{}\n", i * i % 7);
-    write_atomically(folder / fmt::format("ptb.{}.txt", part), text);
-  }
-  Recipe recipe;
-  recipe.data = "ptb";
-  recipe.data_dir = folder.path().string();
-  recipe.model = "lstm";
-  recipe.hidden = 8;
-  recipe.batch = 4;
-  recipe.length = 5;
-  const auto task = make_task(recipe);
-  const Evaluation whole = task->evaluate(Split::kTest, {0, 0});
-  const Evaluation some = task->evaluate_sample(Split::kTest, {0, 0}, 60);
-  EXPECT_EQ(some.items, 100);  // two windows of 5 words in 10 columns
-  EXPECT_NE(some.loss, whole.loss);
-  EXPECT_EQ(task->evaluate_sample(Split::kTest, {0, 0}, 60).loss, some.loss);
-  EXPECT_EQ(task->evaluate_sample(Split::kTest, {0, 0}, whole.items).loss, whole.loss);
 }
 
 }  // namespace
