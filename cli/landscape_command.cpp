@@ -113,24 +113,22 @@ std::vector<Trained> find_all(const std::vector<std::string>& given) {
     if (!is_new)
       throw UserError(fmt::format(
           "{} and {} are of one run, whose landscape.json holds one; give one of them", other->second, path));
+    // Not after minutes of work.
+    if (access(all.back().run.folder.c_str(), W_OK) != 0)
+      throw UserError(fmt::format("{}: this folder cannot be written to, and landscape.json belongs there",
+                                  all.back().run.folder.string()));
   }
   return all;
 }
 
-// A task with the checkpoint's weights.
-std::unique_ptr<Task> load(const Trained& trained, const Arguments& arguments, Recipe& recipe) {
-  recipe = read_run_recipe(trained.run);
+Recipe recipe_of(const Trained& trained, const Arguments& arguments) {
+  Recipe recipe = read_run_recipe(trained.run);
   if (!arguments.data_dir.empty()) recipe.data_dir = arguments.data_dir;
   if (arguments.bits != -1) recipe.eval_bits = arguments.bits;
   recipe.device = arguments.device;
   recipe.engine = "auto";  // of the machine that evaluates, not of the one that trained
   check(recipe);
-  auto task = make_task(recipe);
-  read_checkpoint_tensors(trained.checkpoint, model_tensors(task->model()));
-  if (!task->has(split_of(arguments.split)))
-    throw UserError(fmt::format("{}: the run held no items out; look at --split train or test",
-                                trained.run.folder.string()));
-  return task;
+  return recipe;
 }
 
 std::string title_of(const Trained& trained, const Json& state) {
@@ -148,44 +146,60 @@ struct Measured {
   std::string title;
   Landscape landscape;
   LandscapeFigures figures;
+  Bits bits;
+  std::int64_t items = 0;
 };
 
-Measured measure(const Trained& trained, const Arguments& arguments, const std::vector<double>& axis) {
-  const auto started = std::chrono::steady_clock::now();
-  const Json state = read_checkpoint_state(trained.checkpoint);
-  Recipe recipe;
-  const auto task = load(trained, arguments, recipe);
+Measured measure(Task& task, const Recipe& recipe, const std::string& title, const Arguments& arguments) {
+  Measured result{.title = title, .landscape = {}, .figures = {}, .bits = evaluation_bits(recipe)};
   const Split split = split_of(arguments.split);
-  const Bits bits = evaluation_bits(recipe);
-  WeightPlane plane(task->model(), arguments.seed);
-  std::int64_t items = 0;
+  WeightPlane plane(task.model(), arguments.seed);
   const auto loss = [&](double x, double y) {
     plane.move_to(x, y);
-    const Evaluation evaluation = arguments.items == 0 ? task->evaluate(split, bits)
-                                                       : task->evaluate_sample(split, bits, arguments.items);
-    items = evaluation.items;
+    const Evaluation evaluation = arguments.items == 0
+                                      ? task.evaluate(split, result.bits)
+                                      : task.evaluate_sample(split, result.bits, arguments.items);
+    result.items = evaluation.items;
     return evaluation.loss;
   };
-  Measured result{.title = title_of(trained, state), .landscape = {}, .figures = {}};
+  const std::vector<double> axis = landscape_axis(arguments.grid, arguments.span);
   result.landscape =
-      measure_landscape(axis, loss, [&](std::size_t row) { show_progress(result.title, row, axis.size()); });
-  const LandscapeFigures figures = result.figures = figures_of(result.landscape);
-  Json json = to_json(result.landscape);
-  json["title"] = result.title;
+      measure_landscape(axis, loss, [&](std::size_t row) { show_progress(title, row, axis.size()); });
+  result.figures = figures_of(result.landscape);
+  return result;
+}
+
+void write_file(const fs::path& file, const Measured& measured, const Trained& trained,
+                const Arguments& arguments) {
+  Json json = to_json(measured.landscape);
+  json["title"] = measured.title;
   json["checkpoint"] = trained.checkpoint.filename().string();
   json["split"] = arguments.split;
-  json["items"] = items;
-  json["bits"] = bits.forward;
+  json["items"] = measured.items;
+  json["bits"] = measured.bits.forward;
   json["seed"] = arguments.seed;
-  json["sharpness"] = figures.sharpness;
-  const fs::path file = landscape_path(trained.run.folder);
+  json["sharpness"] = measured.figures.sharpness;
   write_atomically(file, json.dump() + "\n");
+}
+
+Measured measure_and_write(const Trained& trained, const Arguments& arguments) {
+  const auto started = std::chrono::steady_clock::now();
+  const std::string title = title_of(trained, read_checkpoint_state(trained.checkpoint));
+  const Recipe recipe = recipe_of(trained, arguments);
+  const auto task = make_task(recipe);
+  read_checkpoint_tensors(trained.checkpoint, model_tensors(task->model()));
+  if (!task->has(split_of(arguments.split)))
+    throw UserError(fmt::format("{}: the run held no items out; look at --split train or test",
+                                trained.run.folder.string()));
+  Measured measured = measure(*task, recipe, title, arguments);
+  const fs::path file = landscape_path(trained.run.folder);
+  write_file(file, measured, trained, arguments);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
-  fmt::print("{}: {} loss over {} {} at {}, {} positions in {}; wrote {}\n", result.title, arguments.split,
-             items, task->item_name(), bits_name(bits.forward), axis.size() * axis.size(),
-             duration_text(seconds.count()), file.string());
+  fmt::print("{}: {} loss over {} {} at {}, {} × {} positions in {}; wrote {}\n", title, arguments.split,
+             measured.items, task->item_name(), bits_name(measured.bits.forward), arguments.grid,
+             arguments.grid, duration_text(seconds.count()), file.string());
   std::fflush(stdout);
-  return result;
+  return measured;
 }
 
 void print_pictures(const std::vector<Measured>& all) {
@@ -208,14 +222,15 @@ void print_pictures(const std::vector<Measured>& all) {
 int landscape_command(int argc, char** argv) {
   Arguments arguments;
   if (const auto code = read_arguments(arguments, argc, argv)) return *code;
+  // Before anything is loaded.
   split_of(arguments.split);
+  landscape_axis(arguments.grid, arguments.span);
   if (arguments.items < 0)
     throw UserError(fmt::format("items is {}; expected 1 or more, or 0 for all", arguments.items));
-  const std::vector<double> axis = landscape_axis(arguments.grid, arguments.span);
   const std::vector<Trained> all = find_all(arguments.checkpoints);
   prepare_torch(arguments.threads);
   std::vector<Measured> measured;
-  for (const Trained& trained : all) measured.push_back(measure(trained, arguments, axis));
+  for (const Trained& trained : all) measured.push_back(measure_and_write(trained, arguments));
   print_pictures(measured);
   return 0;
 }

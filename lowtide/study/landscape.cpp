@@ -69,8 +69,10 @@ Landscape measure_landscape(const std::vector<double>& axis,
 }
 
 LandscapeFigures figures_of(const Landscape& landscape) {
-  const double centre = centre_of(landscape), radius = landscape.axis.back() / 4;
-  LandscapeFigures figures{.centre = centre, .lowest = centre, .highest = centre, .radius = radius};
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double centre = centre_of(landscape), step = landscape.axis[landscape.axis.size() / 2 + 1];
+  const double radius = std::max(landscape.axis.back() / 4, step);
+  LandscapeFigures figures{.centre = centre, .lowest = kInfinity, .highest = -kInfinity, .radius = radius};
   for (const std::vector<double>& row : landscape.loss) {
     for (const double loss : row) {
       if (!std::isfinite(loss)) continue;

@@ -26,11 +26,11 @@ Landscape measure_landscape(
 
 struct LandscapeFigures {
   double centre = 0;
-  double lowest = 0, highest = 0;  // of those that are finite
+  double lowest = 0, highest = 0;  // of those that are finite; ∞ and -∞ where none is
   // Keskar et al. 2017, equation 4, in this plane: 100 (the highest loss within `radius` of the weights - the
   // centre) / (1 + the centre). Infinite where a loss there is not finite.
   double sharpness = 0;
-  double radius = 0;  // a quarter of the span
+  double radius = 0;  // a quarter of the span, at least one step of the grid
 };
 LandscapeFigures figures_of(const Landscape& landscape);
 

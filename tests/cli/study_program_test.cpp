@@ -152,7 +152,7 @@ TEST_F(StudyProgram, LandscapesOfTwoRuns) {
                                          "0"};
   const Finished first = run(command);
   ASSERT_EQ(first.code, 0) << first.text;
-  EXPECT_TRUE(contains(first.text, "a: test loss over 60 images at 8 bits, 25 positions", "b: test loss",
+  EXPECT_TRUE(contains(first.text, "a: test loss over 60 images at 8 bits, 5 × 5 positions", "b: test loss",
                        "sharpness"));
   for (const fs::path& out : {a, b}) {
     // The weights that the run was judged by lie in the middle, the averaged ones where there are such.

@@ -56,6 +56,10 @@ TEST(Landscape, FiguresOfABowl) {
   EXPECT_EQ(figures.radius, 0.5);
   // Within 0.5 lie 0, ±0.5 along either direction: the highest is 1 + 4 · 0.25.
   EXPECT_DOUBLE_EQ(figures.sharpness, 100 * 1.0 / 2);
+  // On a coarse grid the next positions, though they are further away.
+  const LandscapeFigures coarse = figures_of(measure_landscape(landscape_axis(3, 2), bowl));
+  EXPECT_EQ(coarse.radius, 2);
+  EXPECT_DOUBLE_EQ(coarse.sharpness, 100 * 16.0 / 2);
 }
 
 TEST(Landscape, WhatIsNotFiniteIsNoHeightButSharp) {
@@ -66,6 +70,13 @@ TEST(Landscape, WhatIsNotFiniteIsNoHeightButSharp) {
   EXPECT_DOUBLE_EQ(figures_of(landscape).sharpness, 50);
   landscape.loss[4][5] = kNaN;  // beside the weights
   EXPECT_EQ(figures_of(landscape).sharpness, kInfinity);
+  landscape.loss[4][4] = kNaN;  // the weights themselves
+  EXPECT_EQ(figures_of(landscape).highest, 21);
+  const Landscape nowhere = measure_landscape(landscape_axis(3, 1), [](double, double) { return kNaN; });
+  const LandscapeFigures figures = figures_of(nowhere);
+  EXPECT_EQ(figures.lowest, kInfinity);
+  EXPECT_EQ(shade_picture(nowhere, figures.lowest, figures.highest, Charset::kAscii),
+            "@@@@@@\n@@+@@@\n@@@@@@\n");
 }
 
 TEST(Landscape, TheReportReadsWhatIsWritten) {
