@@ -15,7 +15,7 @@ std::span<const Command> commands() {
       Command{"cost", cost_command, "bit operations of a recipe, layer by layer, without training"},
       Command{"range-test", range_test_command, "the lowest bits at which a network learns"},
       Command{"advise", advise_command, "a schedule for a budget or a goal, with reasons"},
-      Command{"study", study_command, "many runs: every schedule, critical periods; status and analysis"},
+      Command{"study", study_command, "many runs: every schedule, critical periods; analysis; landscapes"},
       Command{"models", models_command, "the networks, with parameters and MACs"},
       Command{"bench", bench_command, "time and memory of a training step, or of single layers"},
   };

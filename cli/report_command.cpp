@@ -18,8 +18,8 @@ int report_command(int argc, char** argv) {
   app.add_option("--html", html, "write the page to this file")->required()->type_name("FILE");
   if (const auto code = parse(app, argc, argv)) return *code;
   const ReportOutcome outcome = write_report(folders, html, program_version());
-  for (const UnreadableFolder& folder : outcome.skipped)
-    fmt::print(stderr, "skipped {}: {}\n", folder.path.string(), folder.reason);
+  for (const auto& [folder, reason] : outcome.skipped)
+    fmt::print(stderr, "skipped {}: {}\n", folder.string(), reason);
   fmt::print("{}: {} run{}, {:.1f} MB\n", html.string(), outcome.runs, outcome.runs == 1 ? "" : "s",
              static_cast<double>(outcome.bytes) / 1e6);
   return 0;

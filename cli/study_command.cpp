@@ -20,6 +20,7 @@ constexpr const char* kUsage =
     "\n"
     "usage: lowtide study suite --recipe FILE --out DIR       every schedule, with several seeds\n"
     "       lowtide study critical --recipe FILE --out DIR    low precision early, or in a window\n"
+    "       lowtide study landscape --checkpoint RUN ...      the loss around trained weights\n"
     "       lowtide study status DIR                          where a study stands\n"
     "       lowtide study analyze DIR                         what came out\n"
     "\n"
@@ -132,10 +133,12 @@ int study_command(int argc, char** argv) {
   const std::string_view name = argc > 1 ? argv[1] : "--help";
   if (name == Study::kSuite || name == Study::kCritical)
     return run_study(std::string(name), argc - 1, argv + 1);
+  if (name == "landscape") return landscape_command(argc - 1, argv + 1);
   if (name == "status") return status_command(argc - 1, argv + 1);
   if (name == "analyze") return analyze_command(argc - 1, argv + 1);
   if (name != "--help" && name != "-h") {
-    throw UserError(fmt::format("unknown study '{}'; expected suite, critical, status or analyze", name));
+    throw UserError(
+        fmt::format("unknown study '{}'; expected suite, critical, landscape, status or analyze", name));
   }
   fmt::print("{}", kUsage);
   return argc > 1 ? 0 : 2;

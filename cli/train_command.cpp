@@ -55,15 +55,6 @@ std::optional<int> read_arguments(TrainArguments& arguments, int argc, char** ar
   return std::nullopt;
 }
 
-Recipe stored_recipe(const RunPaths& paths) {
-  const Json run = read_run_file(paths.run());
-  if (run.value("format", Json()) != kRunFormat) {
-    throw UserError(fmt::format("{}: format {}; this program continues runs of format {}",
-                                paths.run().string(), run.value("format", Json()).dump(), kRunFormat));
-  }
-  return recipe_from_json(run.value("recipe", Json()), paths.run().string());
-}
-
 // A resumed run goes on with its own recipe. What the command line says must not contradict it, except for
 // how it runs.
 void check_same(const RunPaths& paths, const Recipe& stored, const Recipe& asked) {
@@ -97,7 +88,7 @@ int train_command(int argc, char** argv) {
   const RunPaths paths = arguments.paths();
   if (arguments.resume && std::filesystem::exists(paths.run())) {
     // Read once more, now on top of the run's own recipe: so every flag and key that was given is looked at.
-    const Recipe stored = stored_recipe(paths);
+    const Recipe stored = read_run_recipe(paths);
     arguments.recipe = stored;
     read_arguments(arguments, argc, argv);
     if (arguments.recipe.engine == "auto")

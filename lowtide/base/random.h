@@ -49,7 +49,8 @@ enum class RandomPurpose : std::uint32_t {
   kAugmentation = 3,    // crops and flips: index = position in the stream of training items
   kSplit = 4,           // which items are held out for validation
   kInitialisation = 5,  // weights: sub = parameter
-  kNeighbours = 6       // sampled neighbours: index = step and node, sub = layer
+  kNeighbours = 6,      // sampled neighbours: index = step and node, sub = layer
+  kDirection = 7        // directions in a loss landscape: index = direction, sub = weight
 };
 
 // A sequential reader of one stream: (seed, purpose, index, sub) says where it starts, always at its

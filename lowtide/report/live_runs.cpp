@@ -117,7 +117,7 @@ Json LiveRuns::entry(const fs::path& folder, const Run& run) const {
 Json LiveRuns::changes(std::uint64_t since) {
   const std::lock_guard lock(mutex_);
   look();
-  std::vector<UnreadableFolder> skipped = foreign_;
+  std::vector<SkippedFolder> skipped = foreign_;
   ScheduleRuns schedules;
   Json ids = Json::array(), changed = Json::array();
   for (const auto& [folder, run] : runs_) {

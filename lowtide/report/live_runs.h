@@ -62,7 +62,7 @@ class LiveRuns {
   std::filesystem::path root_;
   std::mutex mutex_;
   std::map<std::filesystem::path, Run> runs_;
-  std::vector<UnreadableFolder> foreign_;
+  std::vector<SkippedFolder> foreign_;
   std::uint64_t revision_ = 0;
   std::uint64_t next_id_ = 0;
   std::optional<std::chrono::steady_clock::time_point> looked_;

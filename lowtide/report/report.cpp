@@ -36,7 +36,7 @@ struct LoadedRun {
 };
 
 // Each run once, also where a root lies in another.
-std::vector<FoundRun> find_runs(const std::vector<fs::path>& roots, std::vector<UnreadableFolder>& skipped) {
+std::vector<FoundRun> find_runs(const std::vector<fs::path>& roots, std::vector<SkippedFolder>& skipped) {
   std::vector<FoundRun> found;
   std::set<fs::path> seen;
   for (const fs::path& root : roots) {
@@ -119,9 +119,9 @@ void write_page(const fs::path& html, const Json& index, const std::vector<Loade
   });
 }
 
-[[noreturn]] void no_runs(const std::vector<fs::path>& roots, const std::vector<UnreadableFolder>& skipped) {
+[[noreturn]] void no_runs(const std::vector<fs::path>& roots, const std::vector<SkippedFolder>& skipped) {
   std::string why = "it holds no run folder";
-  if (!skipped.empty()) why = fmt::format("{}: {}", skipped[0].path.string(), skipped[0].reason);
+  if (!skipped.empty()) why = fmt::format("{}: {}", skipped[0].folder.string(), skipped[0].reason);
   throw UserError(
       fmt::format("no run to report in {}: {}; `lowtide train` makes runs", roots[0].string(), why));
 }

@@ -11,7 +11,7 @@ namespace lowtide {
 
 struct ReportOutcome {
   std::size_t runs = 0;
-  std::vector<UnreadableFolder> skipped;
+  std::vector<SkippedFolder> skipped;
   std::uintmax_t bytes = 0;
 };
 

@@ -192,10 +192,10 @@ void ScheduleRuns::add(const Json& run) {
   if (!runs_.contains(key)) runs_[key] = schedule_runs(line, steps);
 }
 
-Json to_json(const std::vector<UnreadableFolder>& skipped) {
+Json to_json(const std::vector<SkippedFolder>& skipped) {
   Json json = Json::array();
-  for (const UnreadableFolder& folder : skipped)
-    json.push_back({{"path", folder.path.string()}, {"reason", folder.reason}});
+  for (const auto& [folder, reason] : skipped)
+    json.push_back({{"path", folder.string()}, {"reason", reason}});
   return json;
 }
 

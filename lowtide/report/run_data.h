@@ -37,6 +37,6 @@ class ScheduleRuns {
   Json runs_ = Json::object();
 };
 
-Json to_json(const std::vector<UnreadableFolder>& skipped);
+Json to_json(const std::vector<SkippedFolder>& skipped);
 
 }  // namespace lowtide

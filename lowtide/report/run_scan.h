@@ -1,26 +1,21 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include "lowtide/report/comparison.h"
+#include "lowtide/report/run_search.h"
 
 namespace lowtide {
-
-struct SkippedFolder {
-  std::filesystem::path folder;
-  std::string reason;
-};
 
 struct RunScan {
   std::vector<RunSummary> runs;  // by name
   std::vector<SkippedFolder> skipped;
 };
 
-// The finished runs in a folder: itself, or all below it, named by their path within it. Whatever else is
-// there is skipped with its reason: runs that are not finished or are damaged, folders that hold no run,
-// symbolic links to folders. What lies within a run is not looked at.
+// The finished runs among those that search_runs() finds in a folder. Whatever else is there is skipped with its
+// reason: runs that are not finished or are damaged, and what the search skips; the folder itself where it holds
+// nothing, or is none.
 RunScan scan_runs(const std::filesystem::path& folder);
 
 }  // namespace lowtide

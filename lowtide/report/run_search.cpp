@@ -77,12 +77,12 @@ bool search(const fs::path& folder, bool is_root, FoundRuns& scan) {
 FoundRuns search_runs(const fs::path& root) {
   std::error_code error;
   if (!fs::is_directory(root, error))
-    throw UserError(
-        fmt::format("{}: not a folder; expected a run folder, or a folder of such", root.string()));
+    throw UserError(fmt::format("{}: {}; expected a run folder, or a folder of such", root.string(),
+                                fs::exists(root, error) ? "not a folder" : "no such folder"));
   FoundRuns scan;
   search(root, true, scan);
   std::sort(scan.skipped.begin(), scan.skipped.end(),
-            [](const auto& a, const auto& b) { return a.path < b.path; });
+            [](const auto& a, const auto& b) { return a.folder < b.folder; });
   return scan;
 }
 

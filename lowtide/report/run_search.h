@@ -6,8 +6,8 @@
 
 namespace lowtide {
 
-struct UnreadableFolder {
-  std::filesystem::path path;
+struct SkippedFolder {
+  std::filesystem::path folder;
   std::string reason;
 };
 
@@ -16,7 +16,7 @@ struct UnreadableFolder {
 // links below the root are not followed: what is listed lies in it.
 struct FoundRuns {
   std::vector<std::filesystem::path> runs;
-  std::vector<UnreadableFolder> skipped;
+  std::vector<SkippedFolder> skipped;
 };
 
 // UserError where the root is not a folder. Only looks at names: whether a run is whole, its

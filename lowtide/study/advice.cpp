@@ -205,7 +205,7 @@ const Setting* Adviser::choose(const Analysis& suite, const std::vector<const Se
   if (chosen->contrast) {
     reasons_.push_back(fmt::format("Against static it is {}{}.",
                                    metric_difference(metric, chosen->contrast->difference),
-                                   chosen->contrast->p ? fmt::format(" (p {:.3f})", *chosen->contrast->p)
+                                   chosen->contrast->p ? fmt::format(" (p {})", p_text(*chosen->contrast->p))
                                                        : ", with no test possible"));
   }
   if (suite.split == "test")

@@ -170,24 +170,25 @@ std::vector<SavingGroup> group_by_saving(const Analysis& analysis) {
   return groups;
 }
 
-bool does_damage(const Analysis& analysis, const Setting& setting) {
-  return setting.contrast && setting.contrast->p.value_or(1) < kSignificant &&
-         is_better(*analysis.metric, 0, setting.contrast->difference);
+std::optional<CriticalPeriod> period_of_deficits(const Analysis& analysis) {
+  for (const Setting& setting : analysis.settings) {
+    if (does_damage(analysis, setting)) return CriticalPeriod{*setting.at, setting.contrast->difference};
+  }
+  return std::nullopt;
 }
 
-// Windows count from the earliest on, as long as each does damage: one near the end does it too, for want of
-// time to recover, and that is no critical period.
-std::optional<CriticalPeriod> find_period(const Analysis& analysis) {
+// Windows count from the earliest on, as long as each does damage and a later one does less. Damage that only
+// grows with the start shows that less and less time is left to recover, and no critical period.
+std::optional<CriticalPeriod> period_of_windows(const Analysis& analysis) {
   std::optional<CriticalPeriod> period;
-  const bool windows = analysis.study.window > 0;
-  for (const Setting& setting : analysis.settings) {
-    if (setting.name == analysis.reference) continue;
-    if (does_damage(analysis, setting)) {
-      period = {*setting.at + analysis.study.window, setting.contrast->difference};
-      if (!windows) break;
-    } else if (windows) {
-      break;
-    }
+  for (auto setting = analysis.settings.begin(); setting != analysis.settings.end(); ++setting) {
+    if (setting->name == analysis.reference) continue;
+    const bool early = std::any_of(setting + 1, analysis.settings.end(), [&](const Setting& later) {
+      const Contrast gain = contrast(later, *setting);
+      return gain.p.value_or(1) < kSignificant && is_better(*analysis.metric, gain.difference, 0);
+    });
+    if (!early || !does_damage(analysis, *setting)) break;
+    period = {*setting->at + analysis.study.window, setting->contrast->difference};
   }
   return period;
 }
@@ -195,6 +196,11 @@ std::optional<CriticalPeriod> find_period(const Analysis& analysis) {
 }  // namespace
 
 bool is_better(const Metric& metric, double a, double b) { return metric.higher_is_better ? a > b : a < b; }
+
+bool does_damage(const Analysis& analysis, const Setting& setting) {
+  return setting.contrast && setting.contrast->p.value_or(1) < kSignificant &&
+         is_better(*analysis.metric, 0, setting.contrast->difference);
+}
 
 const Setting* find_setting(const Analysis& analysis, const std::string& name) {
   for (const Setting& setting : analysis.settings) {
@@ -239,7 +245,10 @@ Analysis analyse(const Study& study, const RunScan& scan, Judge judge) {
                    [&](const Setting& a, const Setting& b) {
                      return suite ? a.relative_cost < b.relative_cost : a.at < b.at;
                    });
-  if (!suite) return analysis.period = find_period(analysis), analysis;
+  if (!suite) {
+    analysis.period = study.window > 0 ? period_of_windows(analysis) : period_of_deficits(analysis);
+    return analysis;
+  }
   analysis.correlation = correlate(analysis);
   analysis.groups = group_by_saving(analysis);
   return analysis;

@@ -58,7 +58,7 @@ struct SavingGroup {
 // Where low precision does damage that lasts, by a difference that is told from noise (p < 0.05).
 struct CriticalPeriod {
   std::int64_t steps =
-      0;  // deficits: the shortest that does; windows: the end of the last of the first that do
+      0;  // deficits: the shortest that does; windows: the end of the last early one that does
   double difference = 0;  // of that one
 };
 
@@ -80,6 +80,9 @@ std::vector<const Setting*> winners(const Analysis& analysis);
 const Setting* find_setting(const Analysis& analysis, const std::string& name);
 bool is_better(const Metric& metric, double a, double b);
 
+// Whether a setting is worse than the one it is compared with, told from the noise of seeds.
+bool does_damage(const Analysis& analysis, const Setting& setting);
+
 enum class Judge { kTest, kHeldOut };
 
 // UserError where no member is finished, or, judged by held-out items, where none were held out.
@@ -87,6 +90,9 @@ Analysis analyse(const Study& study, const RunScan& scan, Judge judge = Judge::k
 
 // What a choice may be made by: the held-out items, where every run has them; else the test set.
 Judge judge_to_choose_by(const RunScan& scan);
+
+// "0.018", "< 0.001"
+std::string p_text(double p);
 
 std::string to_markdown(const Analysis& analysis);
 std::string to_csv(const Analysis& analysis);

@@ -10,8 +10,6 @@
 namespace lowtide {
 namespace {
 
-std::string p_text(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
-
 std::string interval_text(const Metric& metric, const Interval& interval) {
   return fmt::format("[{}, {}]", metric_difference(metric, interval.low),
                      metric_difference(metric, interval.high));
@@ -150,10 +148,19 @@ std::string critical_table(const Analysis& analysis) {
 }
 
 std::string critical_finding(const Analysis& analysis) {
-  if (!analysis.period) return "No deficit did damage that is told from the noise of seeds.\n\n";
+  const bool windows = analysis.study.window > 0;
+  if (!analysis.period) {
+    const bool damage = std::any_of(analysis.settings.begin(), analysis.settings.end(),
+                                    [&](const Setting& setting) { return does_damage(analysis, setting); });
+    if (windows && damage)
+      return "No critical period: early windows do no more damage than late ones, which have less time to "
+             "recover.\n\n";
+    return fmt::format("No {} did damage that is told from the noise of seeds.\n\n",
+                       windows ? "window" : "deficit");
+  }
   const CriticalPeriod& period = *analysis.period;
   const std::string lost = metric_difference(*analysis.metric, period.difference);
-  return analysis.study.window > 0
+  return windows
              ? fmt::format(
                    "Critical period: up to step {}. Low precision there does damage that lasts ({} in the "
                    "last "
@@ -213,6 +220,8 @@ Json correlation_json(const std::optional<Correlation>& correlation) {
 }
 
 }  // namespace
+
+std::string p_text(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
 
 std::string to_markdown(const Analysis& analysis) {
   const bool suite = analysis.study.kind == Study::kSuite;

@@ -77,13 +77,29 @@ StepResult ImageClassification::train_step() {
   return {loss.detach(), logits.argmax(1).eq(last_batch_.labels).sum(), recipe_.batch, recipe_.batch, {}};
 }
 
+std::vector<std::int64_t> ImageClassification::items_of(Split split) const {
+  if (split != Split::kTest) return split == Split::kValid ? split_.valid : split_.train;
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(test_->size()));
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
 Evaluation ImageClassification::evaluate(Split split, Bits bits) {
+  return evaluate_items(split, items_of(split), bits);
+}
+
+Evaluation ImageClassification::evaluate_sample(Split split, Bits bits, std::int64_t items) {
+  const std::vector<std::int64_t> all = items_of(split);
+  if (items >= static_cast<std::int64_t>(all.size())) return evaluate(split, bits);
+  std::vector<std::int64_t> indices;
+  for (const std::int64_t place : hold_out(static_cast<std::int64_t>(all.size()), items).valid)
+    indices.push_back(all[static_cast<std::size_t>(place)]);
+  return evaluate_items(split, indices, bits);
+}
+
+Evaluation ImageClassification::evaluate_items(Split split, const std::vector<std::int64_t>& indices,
+                                               Bits bits) {
   const auto& data = split == Split::kTest ? test_ : train_;
-  std::vector<std::int64_t> indices = split == Split::kValid ? split_.valid : split_.train;
-  if (split == Split::kTest) {
-    indices.resize(static_cast<std::size_t>(test_->size()));
-    std::iota(indices.begin(), indices.end(), 0);
-  }
   const Evaluating evaluating(*model_, *execution_, bits);
   EvalLoader loader(data, indices, eval_augment_, loader_options());
   torch::Tensor correct = torch::zeros({}, torch::TensorOptions(torch::kInt64).device(device_));

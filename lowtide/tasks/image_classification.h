@@ -24,6 +24,7 @@ class ImageClassification final : public Task {
   StepResult train_step() override;
   bool has(Split split) const override { return split != Split::kValid || !split_.valid.empty(); }
   Evaluation evaluate(Split split, Bits bits) override;
+  Evaluation evaluate_sample(Split split, Bits bits, std::int64_t items) override;
   void re_estimate_statistics() override;
   std::string find_not_finite() override;
   Json state() const override { return {{"sampler", loader_->state()}}; }
@@ -31,6 +32,8 @@ class ImageClassification final : public Task {
 
  private:
   LoaderOptions loader_options() const;
+  std::vector<std::int64_t> items_of(Split split) const;
+  Evaluation evaluate_items(Split split, const std::vector<std::int64_t>& indices, Bits bits);
   std::unique_ptr<TrainLoader> training_stream() const;
   Batch to_device(const Batch& batch) const;
   torch::Tensor forward_loss(const Batch& batch, torch::Tensor* logits = nullptr);

@@ -1,6 +1,7 @@
 #include "lowtide/tasks/language_modelling.h"
 
 #include <cmath>
+#include <limits>
 
 #include "lowtide/models/initialise.h"
 #include "lowtide/tasks/setup.h"
@@ -71,6 +72,11 @@ std::optional<double> LanguageModelling::training_metric(double loss, double /*c
 }
 
 Evaluation LanguageModelling::evaluate(Split split, Bits bits) {
+  return evaluate_sample(split, bits, std::numeric_limits<std::int64_t>::max());
+}
+
+// The first windows of each column: what follows cannot be read without what came before it.
+Evaluation LanguageModelling::evaluate_sample(Split split, Bits bits, std::int64_t items) {
   const auto& text = split == Split::kTest    ? corpus_.test
                      : split == Split::kValid ? corpus_.valid
                                               : corpus_.train;
@@ -80,7 +86,7 @@ Evaluation LanguageModelling::evaluate(Split split, Bits bits) {
   NamedTensors state = model_->initial_state(columns);
   torch::Tensor loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));
   std::int64_t words = 0;
-  for (std::int64_t i = 0; i < windows.windows_per_epoch(); ++i) {
+  for (std::int64_t i = 0; i < windows.windows_per_epoch() && words < items; ++i) {
     const TextWindow window = windows.next();
     const std::int64_t here = window.length * columns;
     loss += loss_of(to_device(window, columns), state) * here;

@@ -25,6 +25,7 @@ class LanguageModelling final : public Task {
   std::optional<double> training_metric(double loss, double correct) const override;
   bool has(Split) const override { return true; }
   Evaluation evaluate(Split split, Bits bits) override;
+  Evaluation evaluate_sample(Split split, Bits bits, std::int64_t items) override;
   void re_estimate_statistics() override;
   std::string find_not_finite() override;
   Json state() const override { return {{"text", batches_.state()}}; }

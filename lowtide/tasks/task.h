@@ -59,6 +59,12 @@ class Task {
   virtual bool has(Split split) const = 0;
   virtual Evaluation evaluate(Split split, Bits bits) = 0;
 
+  // Over about so many items of the split, the same each time; over all of them where they are fewer, or where
+  // one cannot be taken from the rest. The result says how many there were.
+  virtual Evaluation evaluate_sample(Split split, Bits bits, std::int64_t /*items*/) {
+    return evaluate(split, bits);
+  }
+
   // Estimates running statistics and ranges anew for the weights as they are, from training data.
   virtual void re_estimate_statistics() = 0;
 

@@ -64,6 +64,15 @@ Json read_run_file(const fs::path& path) {
   return json;
 }
 
+Recipe read_run_recipe(const RunPaths& paths) {
+  const Json run = read_run_file(paths.run());
+  if (run.value("format", Json()) != kRunFormat) {
+    throw UserError(fmt::format("{}: format {}; this program reads runs of format {}",
+                                paths.run().string(), run.value("format", Json()).dump(), kRunFormat));
+  }
+  return recipe_from_json(run.value("recipe", Json()), paths.run().string());
+}
+
 RunFolder::RunFolder(const fs::path& folder, FileDescriptor lock) : paths_{folder}, lock_(std::move(lock)) {}
 
 RunFolder RunFolder::create(const fs::path& folder, const Json& run) {

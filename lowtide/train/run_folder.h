@@ -10,6 +10,7 @@
 #include "lowtide/io/file.h"
 #include "lowtide/io/jsonl.h"
 #include "lowtide/io/tensorboard.h"
+#include "lowtide/train/recipe.h"
 
 namespace lowtide {
 
@@ -36,6 +37,9 @@ std::vector<std::int64_t> checkpoint_steps(const RunPaths& paths);
 
 // The JSON object in a file of a run folder; UserError where it is missing or damaged.
 Json read_run_file(const std::filesystem::path& path);
+
+// The recipe in run.json; UserError where that is missing, damaged or of another format.
+Recipe read_run_recipe(const RunPaths& paths);
 
 // A run folder that this process writes to, and no other: a second one is refused.
 class RunFolder {

@@ -139,6 +139,82 @@ TEST_F(StudyProgram, CriticalPeriods) {
   EXPECT_TRUE(contains(run({"study", "analyze", out}).text, "# Critical periods: deficits", "| 10 |"));
 }
 
+TEST_F(StudyProgram, LandscapesOfTwoRuns) {
+  const fs::path a = folder_ / "a", b = folder_ / "b";
+  for (const fs::path& out : {a, b}) {
+    ASSERT_EQ(run({"train", "--recipe", recipe_.string(), "--out", out.string(), "--schedule",
+                   out == a ? "CR" : "fp32", "--swa-start", out == a ? "1" : "0.5", "--swa-every", "2"})
+                  .code,
+              0);
+  }
+  const std::vector<std::string> command{"study",  "landscape", "--checkpoint", a.string(), b.string(),
+                                         "--grid", "5",         "--split",      "test",     "--items",
+                                         "0"};
+  const Finished first = run(command);
+  ASSERT_EQ(first.code, 0) << first.text;
+  EXPECT_TRUE(contains(first.text, "a: test loss over 60 images at 8 bits, 5 × 5 positions", "b: test loss",
+                       "sharpness"));
+  for (const fs::path& out : {a, b}) {
+    // The weights that the run was judged by lie in the middle, the averaged ones where there are such.
+    const Json landscape = Json::parse(read_text_file(out / "landscape.json"));
+    const Json result = read_run_file(RunPaths{out}.result());
+    EXPECT_EQ(landscape.at("loss")[2][2], result.at("test_loss"));
+    EXPECT_NE(landscape.at("loss")[2][3], result.at("test_loss"));
+    EXPECT_EQ(landscape.at("bits"), result.at("eval_bits"));
+    EXPECT_EQ(landscape.at("checkpoint"), out == a ? "step-00000040.safetensors" : "averaged.safetensors");
+  }
+  // The same again, whatever the threads; another seed goes elsewhere, from the same place.
+  const std::string before = file_bytes(a / "landscape.json");
+  std::vector<std::string> again = command;
+  again.insert(again.end(), {"--threads", "1"});
+  ASSERT_EQ(run(again).code, 0);
+  EXPECT_EQ(file_bytes(a / "landscape.json"), before);
+  again.insert(again.end(), {"--seed", "2"});
+  ASSERT_EQ(run(again).code, 0);
+  const Json other = Json::parse(file_bytes(a / "landscape.json"));
+  EXPECT_EQ(other.at("loss")[2][2], Json::parse(before).at("loss")[2][2]);
+  EXPECT_NE(other.at("loss")[2][3], Json::parse(before).at("loss")[2][3]);
+  // A checkpoint on the way, over some items.
+  const Finished on_the_way = run({"study", "landscape", "--checkpoint", RunPaths{a}.checkpoint(36).string(),
+                                   "--grid", "3", "--items", "20", "--split", "valid", "--bits", "0"});
+  ASSERT_EQ(on_the_way.code, 0) << on_the_way.text;
+  EXPECT_TRUE(contains(on_the_way.text, "a, step 36: valid loss over 20 images at fp32"));
+}
+
+TEST_F(StudyProgram, LandscapeOfWhatIsNone) {
+  const fs::path out = folder_ / "a";
+  ASSERT_EQ(run({"train", "--recipe", recipe_.string(), "--out", out.string(), "--validation", "0"}).code, 0);
+  const std::string checkpoint = RunPaths{out}.checkpoint(40).string();
+  const auto landscape = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"study", "landscape"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  expect_mistake(landscape({}), "--checkpoint");
+  expect_mistake(landscape({"--checkpoint", "/nowhere"}), "/nowhere: no such file; expected a run folder");
+  expect_mistake(landscape({"--checkpoint", folder_.path().string()}), "not a run folder");
+  expect_mistake(landscape({"--checkpoint", (folder_ / "data/t10k-labels-idx1-ubyte").string()}),
+                 "not in a run folder");
+  expect_mistake(landscape({"--checkpoint", checkpoint, "--grid", "20"}),
+                 "grid is 20; expected an odd number");
+  expect_mistake(landscape({"--checkpoint", checkpoint, "--span", "0"}), "span is 0");
+  expect_mistake(landscape({"--checkpoint", checkpoint, "--items", "-1"}), "items is -1");
+  expect_mistake(landscape({"--checkpoint", checkpoint, "--split", "exam"}), "split is 'exam'");
+  expect_mistake(landscape({"--checkpoint", checkpoint, "--split", "valid"}), "held no items out");
+  expect_mistake(landscape({"--checkpoint", checkpoint, out.string()}), "are of one run");
+  expect_mistake(landscape({"--checkpoint", checkpoint, "--bits", "1"}), "bits is 1");
+  const std::string run_json = file_bytes(RunPaths{out}.run());
+  std::ofstream(RunPaths{out}.run()) << "{\"format\":";
+  expect_mistake(landscape({"--checkpoint", out.string()}), "run.json: not a JSON object");
+  std::ofstream(RunPaths{out}.run()) << run_json;
+  fs::resize_file(checkpoint, 1000);
+  expect_mistake(landscape({"--checkpoint", out.string()}),
+                 "step-00000040.safetensors: not a valid safetensors");
+  fs::remove_all(RunPaths{out}.checkpoints());
+  expect_mistake(landscape({"--checkpoint", out.string()}), "has no checkpoint");
+  EXPECT_FALSE(fs::exists(out / "landscape.json"));
+}
+
 TEST_F(StudyProgram, RangeTestWritesARecipe) {
   const fs::path applied = folder_ / "applied.toml";
   const Finished test =
@@ -188,10 +264,14 @@ TEST_F(StudyProgram, MistakesAreOneLineAndExitCode2) {
 }
 
 TEST_F(StudyProgram, Help) {
-  const std::vector<std::vector<std::string>> all{
-      {"study", "--help"},           {"study", "suite", "--help"},   {"study", "critical", "--help"},
-      {"study", "status", "--help"}, {"study", "analyze", "--help"}, {"range-test", "--help"},
-      {"advise", "--help"}};
+  const std::vector<std::vector<std::string>> all{{"study", "--help"},
+                                                  {"study", "suite", "--help"},
+                                                  {"study", "critical", "--help"},
+                                                  {"study", "landscape", "--help"},
+                                                  {"study", "status", "--help"},
+                                                  {"study", "analyze", "--help"},
+                                                  {"range-test", "--help"},
+                                                  {"advise", "--help"}};
   for (const std::vector<std::string>& command : all) {
     const Finished help = run(command);
     EXPECT_EQ(help.code, 0) << help.text;

@@ -41,6 +41,7 @@ void write_suite(const fs::path& root) {
     write_run(root / "critical" / fmt::format("window-{}", start),
               {.schedule = fmt::format("window 3:8 grad=8 from={} to={}", start, start + 160), .steps = 800});
   }
+  write_run(root / "critical" / "no-window", {.schedule = "window 3:8 grad=8 from=0 to=0", .steps = 800});
   write_run(root / "stopped",
             {.schedule = "RR 4:6 n=4 grad=8", .steps = 800, .finished = false, .stopped_at = 430});
 }

@@ -73,6 +73,7 @@ std::string encoding_of(const Values& values) {
   const Json& column = unpacked.header.at("tables").at(0).at("columns").at(0);
   EXPECT_EQ(column.at("name"), "loss");
   const Values back = decode(column, unpacked.bytes, values.size());
+  EXPECT_EQ(back.size(), values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const bool both_nan = std::isnan(values[i]) && std::isnan(back[i]);
     EXPECT_TRUE(both_nan || std::bit_cast<std::uint64_t>(values[i]) == std::bit_cast<std::uint64_t>(back[i]))
@@ -125,14 +126,16 @@ TEST(MetricsEncode, SmoothNumbersTakeLittleRoom) {
 }
 
 TEST(MetricsEncode, ExtremesComeBack) {
-  encoding_of(many(1000, [](std::size_t i, auto&) { return i == 3 ? -0.0 : static_cast<double>(i); }));
-  encoding_of(many(1000, [](std::size_t i, auto&) { return std::ldexp(1.0, static_cast<int>(i) - 1022); }));
-  encoding_of(many(1000, [](std::size_t i, auto&) { return 2251799813685247.0 - static_cast<double>(i); }));
-  encoding_of(many(1000, [](std::size_t i, auto&) { return 9007199254740991.0 - static_cast<double>(i); }));
-  encoding_of(many(1000, [](std::size_t i, auto&) {
-    return (i % 2 == 0 ? -1e300 : 1e-300) / static_cast<double>(i + 1);
-  }));
-  encoding_of(many(70'000, [](std::size_t i, auto&) { return static_cast<double>(i % 69'000) / 7; }));
+  const auto expect_back = [](const char* encoding, std::size_t count, double (*value)(double)) {
+    const Values values = many(count, [&](std::size_t i, auto&) { return value(static_cast<double>(i)); });
+    EXPECT_EQ(encoding_of(values), encoding);
+  };
+  expect_back("f32", 1000, [](double i) { return i == 3 ? -0.0 : i; });
+  expect_back("f64", 1000, [](double i) { return std::ldexp(1.0, static_cast<int>(i) - 1022); });
+  expect_back("f64", 1000, [](double i) { return 2251799813685247.0 - i; });
+  expect_back("f64", 1000, [](double i) { return 9007199254740991.0 - i; });
+  expect_back("f64", 1000, [](double i) { return (std::fmod(i, 2) == 0 ? -1e300 : 1e-300) / (i + 1); });
+  expect_back("f64", 70'000, [](double i) { return std::fmod(i, 69'000) / 7; });
 }
 
 TEST(MetricsEncode, TablesFollowEachOther) {

@@ -49,7 +49,7 @@ TEST_F(Report, HoldsTheRunsAndNamesTheRest) {
   EXPECT_EQ(outcome.runs, 2);
   EXPECT_EQ(outcome.bytes, fs::file_size(html_));
   ASSERT_EQ(outcome.skipped.size(), 2);
-  EXPECT_TRUE(contains(outcome.skipped[0].path.string(), "empty"));
+  EXPECT_TRUE(contains(outcome.skipped[0].folder.string(), "empty"));
   EXPECT_TRUE(contains(outcome.skipped[1].reason, "metrics.jsonl:2:"));
   const Json report = index();
   EXPECT_EQ(report.at("runs").size(), 2);
@@ -78,7 +78,7 @@ TEST_F(Report, WithoutARunThereIsNoPage) {
   const std::string message = user_error([&] { write({scratch_ / "runs"}); });
   EXPECT_TRUE(contains(message, "no run to report", "runs", "empty", "lowtide train"));
   EXPECT_FALSE(fs::exists(html_));
-  EXPECT_TRUE(contains(user_error([&] { write({scratch_ / "none"}); }), "none", "not a folder"));
+  EXPECT_TRUE(contains(user_error([&] { write({scratch_ / "none"}); }), "none", "no such folder"));
 }
 
 TEST_F(Report, AFolderThatCannotBeWrittenIsTold) {

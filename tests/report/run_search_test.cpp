@@ -27,8 +27,8 @@ class RunScans : public testing::Test {
   // "name: reason" of each.
   std::vector<std::string> skipped(const FoundRuns& scan) const {
     std::vector<std::string> found;
-    for (const UnreadableFolder& folder : scan.skipped)
-      found.push_back(run_name(scratch_.path(), folder.path) + ": " + folder.reason);
+    for (const auto& [folder, reason] : scan.skipped)
+      found.push_back(run_name(scratch_.path(), folder) + ": " + reason);
     return found;
   }
 
@@ -101,10 +101,10 @@ TEST_F(RunScans, TheRootMayBeALink) {
 
 TEST_F(RunScans, TheRootMustBeAFolder) {
   put("file");
-  for (const char* name : {"file", "nothing"}) {
-    EXPECT_TRUE(
-        contains(user_error([&] { search_runs(scratch_ / name); }), name, "not a folder", "expected"));
-  }
+  EXPECT_TRUE(
+      contains(user_error([&] { search_runs(scratch_ / "file"); }), "file: not a folder; expected a run"));
+  EXPECT_TRUE(contains(user_error([&] { search_runs(scratch_ / "nothing"); }),
+                       "nothing: no such folder; expected a run"));
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ TEST_F(Server, ATakenPortIsAnError) {
   const ServeOptions nowhere{scratch_ / "runs", "192.0.2.1", 0};
   EXPECT_TRUE(contains(user_error([&] { const ReportServer second(nowhere); }), "192.0.2.1", "--host"));
   const ServeOptions missing{scratch_ / "none", "127.0.0.1", 0};
-  EXPECT_TRUE(contains(user_error([&] { const ReportServer second(missing); }), "none", "not a folder"));
+  EXPECT_TRUE(contains(user_error([&] { const ReportServer second(missing); }), "none", "no such folder"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "lowtide/cost/bit_operations.h"
 #include "lowtide/cost/summary.h"
@@ -279,6 +280,26 @@ TEST(Analysis, WindowsCountFromTheFirst) {
   EXPECT_EQ(analysis_where({0, 900}).period->steps, 100);  // the end is another matter: no time to recover
   EXPECT_FALSE(analysis_where({900}).period);
   EXPECT_EQ(analysis_where({0}).settings.at(0).name, "no window");
+}
+
+TEST(Analysis, DamageThatGrowsWithTheStartIsNoCriticalPeriod) {
+  const Study study = critical_of({}, 100, {0, 200, 400, 900});
+  const auto analysis_of = [&](std::map<std::int64_t, double> damage) {
+    return analyse(study, runs_of(study, "accuracy", [&](const Member& m) {
+                     return 0.9 + noise(m) - (m.at ? damage[*m.at] : 0);
+                   }));
+  };
+  const Analysis growing = analysis_of({{0, 0.02}, {200, 0.04}, {400, 0.06}, {900, 0.3}});
+  for (const Setting& setting : growing.settings)
+    EXPECT_EQ(does_damage(growing, setting), setting.name != "no window");
+  EXPECT_FALSE(growing.period);
+  EXPECT_TRUE(contains(to_markdown(growing), "No critical period: early windows do no more damage"));
+  EXPECT_FALSE(analysis_of({{0, 0.1}, {200, 0.1}, {400, 0.1}, {900, 0.1}}).period);
+  // Early damage, less and less of it, and then the end: as far as a later window does less.
+  const Analysis early = analysis_of({{0, 0.2}, {200, 0.1}, {400, 0.05}, {900, 0.3}});
+  ASSERT_TRUE(early.period);
+  EXPECT_EQ(early.period->steps, 300);
+  EXPECT_TRUE(contains(to_markdown(analysis_of({})), "No window did damage"));
 }
 
 }  // namespace

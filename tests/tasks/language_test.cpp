@@ -63,6 +63,16 @@ TEST_F(LanguageModels, ResumeExactlyWithWhatIsCarried) {
   expect_resumes_exactly(recipe_, folder_.path(), {1, 4, 12, 13, 14, 19, 20});
 }
 
+TEST_F(LanguageModels, ASampleIsTheFirstWindows) {
+  const auto task = make_task(recipe_);
+  const Evaluation whole = task->evaluate(Split::kTest, {0, 0});
+  const Evaluation some = task->evaluate_sample(Split::kTest, {0, 0}, 100);
+  EXPECT_EQ(some.items, 140);  // two windows of 7 words in 10 columns
+  EXPECT_NE(some.loss, whole.loss);
+  EXPECT_EQ(task->evaluate_sample(Split::kTest, {0, 0}, 100).loss, some.loss);
+  EXPECT_EQ(task->evaluate_sample(Split::kTest, {0, 0}, whole.items).loss, whole.loss);
+}
+
 TEST_F(LanguageModels, DoNotDependOnTheNumberOfThreads) {
   std::vector<std::string> checkpoints;
   const int before = at::get_num_threads();

@@ -15,13 +15,16 @@ interface Period extends Statistics {
   runs: Run[];
 }
 
+// With a window of no steps nothing is low: what the other windows are compared with.
+const hasNoWindow = ({ spec: { window } }: Run) => window !== undefined && window[0] === window[1];
+
 // Runs of one deficit or window, whatever else in their recipe follows from it (a longer run, later decays).
 function periodsOf(context: Context): Period[] {
   const found = new Map<string, Period & { values: number[] }>();
   for (const run of context.experiment.runs) {
     const { deficit, window, low, high } = run.spec;
     const value = metricOf(run, context.split);
-    if ((deficit === undefined && window === undefined) || !Number.isFinite(value)) continue;
+    if ((deficit === undefined && window === undefined) || hasNoWindow(run) || !Number.isFinite(value)) continue;
     const series = window
       ? `${grouped(window[1] - window[0])} steps at ${low} bits, else ${high}`
       : `${low} bits, then ${high}`;
@@ -53,9 +56,10 @@ function baselineOf(context: Context): (Statistics & { group: Group }) | null {
       .filter((run) => run.spec.deficit !== undefined || run.spec.window)
       .map((run) => run.spec.high),
   );
-  const group = context.experiment.groups.find(
-    (candidate) => candidate.runs[0].spec.name === "static" && highs.has(candidate.runs[0].spec.high),
-  );
+  const groups = context.experiment.groups.filter((candidate) => highs.has(candidate.runs[0].spec.high));
+  const group =
+    groups.find((candidate) => candidate.runs[0].spec.name === "static") ??
+    groups.find((candidate) => hasNoWindow(candidate.runs[0]));
   const known = group && statistics(group.finished.map((run) => metricOf(run, context.split)));
   return group && known ? { ...known, group } : null;
 }

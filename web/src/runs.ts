@@ -123,7 +123,11 @@ function collect<T>(items: T[], keyOf: (item: T) => string): Map<string, T[]> {
 }
 
 // What a critical period is about, in numbers alone.
-const periodText = (words: string) => words.replace(/\bsteps=(\d+)/, "$1").replace(/\bfrom=(\d+) to=(\d+)/, "$1–$2");
+const periodText = (words: string) =>
+  words
+    .replace(/\bsteps=(\d+)/, "$1")
+    .replace(/^window\b(.*) from=(\d+) to=\2$/, "no window$1")
+    .replace(/\bfrom=(\d+) to=(\d+)/, "$1–$2");
 
 // The words of a schedule's line that tell it from others of its name: "CR 3:8 n=8 grad=8" is "CR" where no other
 // CR is there. Static bits, and what a critical period is about, are always said.

@@ -70,12 +70,13 @@ test("seeds of one recipe are one group, named in short", () => {
     run("RR 3:8 n=8 grad=8", 1, null, { steps: 200 }),
     run("static 8 grad=8", 1, null),
     run("window 3:8 grad=8 from=10 to=20", 1, null),
+    run("window 3:8 grad=8 from=0 to=0", 1, null),
   ];
   const [experiment] = makeExperiments(runs);
   assert.equal(experiment.label, "net on digits");
   assert.deepEqual(
     experiment.groups.map((group) => group.label),
-    ["static 8", "CR n=8", "CR n=32", "RR steps=100", "RR steps=200", "window 10–20"],
+    ["static 8", "CR n=8", "CR n=32", "RR steps=100", "RR steps=200", "no window", "window 10–20"],
   );
   assert.deepEqual(
     experiment.groups[1].runs.map(({ seed }) => seed),
