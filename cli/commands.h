@@ -22,6 +22,7 @@ int compare_command(int argc, char** argv);
 int cost_command(int argc, char** argv);
 int eval_command(int argc, char** argv);
 int models_command(int argc, char** argv);
+int predict_command(int argc, char** argv);
 int range_test_command(int argc, char** argv);
 int report_command(int argc, char** argv);
 int schedule_command(int argc, char** argv);
