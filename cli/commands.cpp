@@ -8,6 +8,7 @@ std::span<const Command> commands() {
   static constexpr std::array kCommands{
       Command{"train", train_command, "train on a schedule; writes a run folder, resumes one"},
       Command{"eval", eval_command, "evaluate a checkpoint at a declared precision"},
+      Command{"predict", predict_command, "find objects in images, draw their boxes"},
       Command{"compare", compare_command, "finished runs in one table"},
       Command{"report", report_command, "a page of figures and tables about runs, in one file"},
       Command{"serve", serve_command, "the same page, live, while runs go on"},

@@ -23,6 +23,7 @@ int cost_command(int argc, char** argv);
 int eval_command(int argc, char** argv);
 int landscape_command(int argc, char** argv);  // study landscape
 int models_command(int argc, char** argv);
+int predict_command(int argc, char** argv);
 int range_test_command(int argc, char** argv);
 int report_command(int argc, char** argv);
 int schedule_command(int argc, char** argv);

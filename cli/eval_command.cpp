@@ -31,6 +31,7 @@ int eval_command(int argc, char** argv) {
   if (!data_dir.empty()) recipe.data_dir = data_dir;
   if (bits != -1) recipe.eval_bits = bits;
   recipe.device = device;
+  recipe.weights.clear();  // the checkpoint has all of them
   recipe.engine = "auto";  // of the machine that evaluates, not of the one that trained
   check(recipe);
   prepare_torch(threads);
@@ -41,14 +42,12 @@ int eval_command(int argc, char** argv) {
   const Bits eval_bits = evaluation_bits(recipe);
   const Evaluation result = task->evaluate(split, eval_bits);
   if (json) {
-    fmt::print("{}\n", Json{{"checkpoint", checkpoint},
-                            {"step", state.value("step", 0)},
-                            {"split", split_name},
-                            {task->metric_name(), result.metric},
-                            {"loss", result.loss},
-                            {"eval_bits", eval_bits.forward},
-                            {"items", result.items}}
-                           .dump());
+    Json line{{"checkpoint", checkpoint}, {"step", state.value("step", 0)},
+              {"split", split_name},      {task->metric_name(), result.metric},
+              {"loss", result.loss},      {"eval_bits", eval_bits.forward},
+              {"items", result.items}};
+    line.update(result.also);
+    fmt::print("{}\n", line.dump());
   } else {
     const Metric& metric = find_metric(task->metric_name());
     fmt::print("{} {} {}, loss {:.4f}, at {}, {} {}\n", split_name, metric.name,

@@ -1,2 +1,3 @@
 # The part of this room that makes tensors; read after libtorch has been found.
-target_sources(lowtide_torch PRIVATE ${CMAKE_CURRENT_LIST_DIR}/loader.cpp)
+target_sources(lowtide_torch PRIVATE ${CMAKE_CURRENT_LIST_DIR}/loader.cpp
+                                     ${CMAKE_CURRENT_LIST_DIR}/detection/detection_loader.cpp)

@@ -13,7 +13,7 @@ namespace lowtide {
 // itself.
 class BasicBlockImpl : public torch::nn::Module {
  public:
-  BasicBlockImpl(std::int64_t in, std::int64_t out, std::int64_t stride);
+  BasicBlockImpl(std::int64_t in, std::int64_t out, std::int64_t stride, bool frozen_norm = false);
   Activation forward(const Activation& x);
 
  private:
@@ -27,7 +27,7 @@ class BottleneckImpl : public torch::nn::Module {
  public:
   static constexpr std::int64_t kExpansion = 4;
 
-  BottleneckImpl(std::int64_t in, std::int64_t width, std::int64_t stride);
+  BottleneckImpl(std::int64_t in, std::int64_t width, std::int64_t stride, bool frozen_norm = false);
   Activation forward(const Activation& x);
 
  private:

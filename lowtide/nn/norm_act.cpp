@@ -9,8 +9,10 @@
 namespace lowtide {
 
 NormActImpl::NormActImpl(const NormActOptions& norm_options) : options(norm_options) {
-  weight = register_parameter("weight", torch::ones({options.channels}));
-  bias = register_parameter("bias", torch::zeros({options.channels}));
+  weight = torch::ones({options.channels});
+  bias = torch::zeros({options.channels});
+  weight = options.frozen ? register_buffer("weight", weight) : register_parameter("weight", weight);
+  bias = options.frozen ? register_buffer("bias", bias) : register_parameter("bias", bias);
   running_mean = register_buffer("running_mean", torch::zeros({options.channels}));
   running_variance = register_buffer("running_variance", torch::ones({options.channels}));
 }
@@ -18,7 +20,7 @@ NormActImpl::NormActImpl(const NormActOptions& norm_options) : options(norm_opti
 Activation NormActImpl::forward(const Activation& x, const Activation& residual) {
   if (fuses(x)) return carry_out(start(x), residual);
   // In place: the normalisation's backward pass needs its input, never its output.
-  at::Tensor y = batch_norm(x, weight, bias, running_mean, running_variance, is_training(), momentum());
+  at::Tensor y = normalise(x);
   if (residual.value.defined()) y.add_(residual.value);
   if (options.relu) y.relu_();
   return y;
@@ -31,8 +33,21 @@ Activation NormActImpl::deferred(const Activation& x) {
   return y;
 }
 
+at::Tensor NormActImpl::normalise(const at::Tensor& x) {
+  if (!options.frozen || uses_batch()) {
+    return batch_norm(x, weight, bias, running_mean, running_variance, uses_batch(), momentum());
+  }
+  // Nothing here has a gradient but x, and that needs the factor alone: no activation is kept.
+  const at::Tensor factor = weight * (running_variance + kNormEpsilon).rsqrt();
+  const at::Tensor shift = bias - running_mean * factor;
+  return torch::addcmul(shift.view({1, -1, 1, 1}), x, factor.view({1, -1, 1, 1}));
+}
+
+bool NormActImpl::uses_batch() const { return is_training() && (!options.frozen || re_estimating_); }
+
 bool NormActImpl::fuses(const Activation& x) const {
-  return is_training() && x.producer && x.producer->engine->fuses() && x.value.device().is_cpu();
+  return uses_batch() && !options.frozen && x.producer && x.producer->engine->fuses() &&
+         x.value.device().is_cpu();
 }
 
 c10::intrusive_ptr<NormCall> NormActImpl::start(const Activation& x) {

@@ -10,6 +10,7 @@ namespace lowtide {
 struct NormActOptions {
   std::int64_t channels = 0;
   bool relu = true;
+  bool frozen = false;  // uses and keeps its running statistics in training too; its parameters are buffers
 };
 
 // What follows a convolution: batch normalisation, then the residual where there is one, then ReLU unless the
@@ -23,7 +24,7 @@ class NormActImpl : public torch::nn::Module {
   Activation deferred(const Activation& x);
 
   // From here on the running statistics are plain means over the batches seen, starting with none: how they
-  // are estimated anew for averaged weights.
+  // are estimated anew for averaged weights, and once for random weights whose normalisation is then frozen.
   void start_re_estimation();
   void end_re_estimation();
 
@@ -31,7 +32,9 @@ class NormActImpl : public torch::nn::Module {
   at::Tensor weight, bias, running_mean, running_variance;
 
  private:
+  bool uses_batch() const;  // normalises by the statistics of the batch
   bool fuses(const Activation& x) const;
+  at::Tensor normalise(const at::Tensor& x);
   c10::intrusive_ptr<NormCall> start(const Activation& x);
   double momentum();
 

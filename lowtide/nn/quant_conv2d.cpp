@@ -14,6 +14,13 @@ at::Tensor convolve(const at::Tensor& weight, ConvCall& call) {
   return call.output();
 }
 
+// Over items and positions. libtorch cuts a sum of neighbours by its results alone, so that no thread has a part of one: on
+// a CPU the channels are laid out for that, and the result does not depend on the number of threads.
+at::Tensor channel_sums(const at::Tensor& x) {
+  if (!x.device().is_cpu()) return x.sum({0, 2, 3});
+  return x.contiguous().flatten(2).sum(2).t().contiguous().sum(1);
+}
+
 struct ConvGradients {
   at::Tensor input, weight, bias;
 };
@@ -25,7 +32,7 @@ ConvGradients convolve_backward(const at::Tensor& gradient, ConvCall& call, cons
     result.input = call.engine->conv2d_input_gradient(error.for_input, call.weight, call.shape, onto);
   }
   result.weight = call.engine->conv2d_weight_gradient(error.for_weight, call.input, call.shape);
-  if (call.bias.defined()) result.bias = decode(error.for_weight).sum({0, 2, 3});
+  if (call.bias.defined()) result.bias = channel_sums(decode(error.for_weight));
   call.release();
   return result;
 }

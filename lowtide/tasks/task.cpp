@@ -4,6 +4,8 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/data/image_dataset.h"
+#include "lowtide/tasks/detection.h"
+#include "lowtide/tasks/detection_setup.h"
 #include "lowtide/tasks/image_classification.h"
 #include "lowtide/tasks/image_setup.h"
 #include "lowtide/tasks/language_modelling.h"
@@ -62,8 +64,9 @@ std::unique_ptr<Task> make_task(const Recipe& recipe) {
       return std::make_unique<ImageClassification>(recipe);
     case TaskKind::kLanguage:
       return std::make_unique<LanguageModelling>(recipe);
-    case TaskKind::kNodes:
     case TaskKind::kDetection:
+      return std::make_unique<ObjectDetection>(recipe);
+    case TaskKind::kNodes:
     case TaskKind::kEntailment:
       break;
   }
@@ -74,6 +77,7 @@ std::optional<double> Task::training_metric(double /*loss*/, double correct) con
 
 TaskShape shape_of_task(const Recipe& recipe) {
   if (task_of(recipe) == TaskKind::kImages) return shape_of_image_task(recipe);
+  if (task_of(recipe) == TaskKind::kDetection) return shape_of_detection(recipe);
   const auto task = make_task(recipe);
   return {task->layers(), task->steps_an_epoch(), task->items_a_step(), ""};
 }

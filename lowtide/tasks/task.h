@@ -30,6 +30,7 @@ struct Evaluation {
   double metric = 0;  // what the task is judged by
   double loss = 0;
   std::int64_t items = 0;
+  Json also = Json::object();  // further figures, by name
 };
 
 // What makes an experiment one: data, model, loss and metric. The training loop knows tasks only through

@@ -104,6 +104,18 @@ class Adam final : public Optimizer {
   NamedTensors first_, second_;
 };
 
+// libtorch cuts a sum that has one result by the number of threads. On a CPU large gradients are summed in pieces of a fixed
+// size, so that the norm does not depend on it.
+torch::Tensor norm_of(const torch::Tensor& gradient) {
+  constexpr std::int64_t kPiece = 4096;
+  const std::int64_t whole = gradient.numel() / kPiece * kPiece;
+  if (!gradient.device().is_cpu() || whole == 0 || !gradient.is_non_overlapping_and_dense())
+    return gradient.norm();
+  const torch::Tensor row = gradient.as_strided({gradient.numel()}, {1});
+  const torch::Tensor pieces = row.narrow(0, 0, whole).view({-1, kPiece}).norm(2, {1});
+  return torch::cat({pieces, row.narrow(0, whole, gradient.numel() - whole)}).norm();
+}
+
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const Recipe& recipe, torch::nn::Module& model) {
@@ -116,7 +128,7 @@ torch::Tensor clip_gradients(const std::vector<torch::Tensor>& parameters, doubl
   std::vector<torch::Tensor> norms;
   norms.reserve(parameters.size());
   for (const torch::Tensor& parameter : parameters) {
-    if (parameter.requires_grad()) norms.push_back(parameter.grad().norm());
+    if (parameter.requires_grad()) norms.push_back(norm_of(parameter.grad()));
   }
   torch::Tensor norm = torch::stack(norms).norm();
   if (limit > 0) {

@@ -39,6 +39,8 @@ void visit_data(AnyRecipe& r, Visitor& visit) {
   visit("image-size", r.image_size, "height and width the network sees; 0: as in the files");
   visit("resize", r.resize, "evaluation: shorter side before the centre crop; 0: none");
   visit("max-size", r.max_size, "detection: the longer side at most, the shorter being --resize");
+  visit("train-set", r.train_set, "detection: images to train on, or the first so many of them: train:16");
+  visit("test-set", r.test_set, "detection: images to test on, likewise");
   visit("mean", r.mean, "per channel, subtracted from pixels in 0..1");
   visit("std", r.std, "per channel, divided by");
   visit("length", r.length, "language: words that a step goes back; entailment: pieces of a pair at most");

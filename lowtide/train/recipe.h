@@ -23,6 +23,8 @@ struct Recipe {
   int image_size = 0;
   int resize = 0;
   int max_size = 0;
+  std::string train_set = "train";
+  std::string test_set = "val";
   std::vector<double> mean, std;
   std::int64_t length = 35;
   std::string vocabulary;

@@ -221,6 +221,7 @@ Evaluation Trainer::evaluate_and_log(Split split) {
             {"loss", evaluation.loss},
             {"bits", eval_bits_.forward},
             {"seconds", seconds()}};
+  line.update(evaluation.also);
   if (step_ == total_) line["final"] = true;
   run_folder_->log(line);
   last_log_ += Clock::now() - before;  // the images a second are those of training
@@ -320,6 +321,7 @@ Json Trainer::finish() {
       {"averaged", average_.count()},
       {"seconds", seconds()},
       {"steps", step_}};
+  for (const auto& [name, value] : test.also.items()) result["test_" + name] = value;
   run_folder_->write_result(result);
   return result;
 }

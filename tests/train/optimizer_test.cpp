@@ -188,5 +188,18 @@ TEST_F(ClipGradients, TheNormTellsOfAGradientThatIsNotFinite) {
   }
 }
 
+// A gradient larger than what libtorch sums with one thread, in channels-last order as a convolution's is.
+TEST(ClipGradients, TheNormDoesNotDependOnTheNumberOfThreads) {
+  const torch::Tensor gradient = normal({64, 130, 3, 3}, 1).contiguous(torch::MemoryFormat::ChannelsLast);
+  const torch::Tensor parameter =
+      torch::zeros({64, 130, 3, 3}).contiguous(torch::MemoryFormat::ChannelsLast).requires_grad_();
+  expect_independent_of_threads([&] {
+    parameter.mutable_grad() = gradient.clone();
+    return clip_gradients({parameter}, 0);
+  });
+  EXPECT_NEAR(clip_gradients({parameter}, 0).item<double>(),
+              gradient.to(torch::kDouble).norm().item<double>(), 1e-3);
+}
+
 }  // namespace
 }  // namespace lowtide

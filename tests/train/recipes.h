@@ -33,6 +33,8 @@ inline Recipe unusual_recipe() {
   r.flip = true;
   r.image_size = 28;
   r.resize = 33;
+  r.train_set = "trainval";
+  r.test_set = "test:100";
   r.mean = {0.25, 0.1, 1e-7};
   r.std = {0.5};
   r.model = "cifar-resnet20";

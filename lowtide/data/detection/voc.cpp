@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <set>
 
 #include "lowtide/base/error.h"
@@ -27,6 +28,24 @@ fs::path voc_folder(const fs::path& folder) {
                   folder.string()));
 }
 
+struct SetChoice {
+  std::string name;
+  std::size_t count = 0;  // 0: all
+};
+
+SetChoice parse_choice(const std::string& image_set) {
+  const auto colon = image_set.find(':');
+  if (colon == image_set.npos) return {image_set};
+  SetChoice choice{image_set.substr(0, colon)};
+  const char* last = image_set.data() + image_set.size();
+  const auto [end, error] = std::from_chars(image_set.data() + colon + 1, last, choice.count);
+  if (error != std::errc() || end != last || choice.count == 0) {
+    throw UserError(fmt::format(
+        "image set {}; expected a name, or a name and a number of images, as in train:16", shown(image_set)));
+  }
+  return choice;
+}
+
 }  // namespace
 
 std::vector<std::string> parse_voc_image_set(const LineSource& source) {
@@ -50,14 +69,21 @@ std::vector<std::string> parse_voc_image_set(const LineSource& source) {
 
 VocDataset::VocDataset(const fs::path& folder, const std::string& image_set)
     : folder_(voc_folder(folder)), image_set_(image_set) {
-  names_ = parse_voc_image_set(lines_of_file(folder_ / "ImageSets" / "Main" / (image_set + ".txt")));
+  const SetChoice choice = parse_choice(image_set);
+  const fs::path list = folder_ / "ImageSets" / "Main" / (choice.name + ".txt");
+  names_ = parse_voc_image_set(lines_of_file(list));
+  if (choice.count > names_.size()) {
+    throw UserError(fmt::format("{}: {} images; expected the {} of {}", list.string(), names_.size(),
+                                choice.count, image_set));
+  }
+  if (choice.count > 0) names_.resize(choice.count);
   for (const std::string& name : names_) {
     const fs::path path = folder_ / "Annotations" / (name + ".xml");
     annotations_.push_back(parse_voc_annotation(read_text_file(path, kMaxAnnotationBytes), path.string()));
     const fs::path picture = folder_ / "JPEGImages" / (name + ".jpg");
     if (!fs::exists(picture)) {
       throw UserError(
-          fmt::format("{}: no such image; expected since {}.txt names it", picture.string(), image_set));
+          fmt::format("{}: no such image; expected since {}.txt names it", picture.string(), choice.name));
     }
   }
 }

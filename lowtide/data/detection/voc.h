@@ -44,7 +44,7 @@ std::vector<std::string> parse_voc_image_set(const LineSource& source);
 class VocDataset {
  public:
   // `folder` holds Annotations/, ImageSets/ and JPEGImages/, or a VOC2012/ that does. `image_set`: train, val,
-  // trainval, test …
+  // trainval, test …, or the first so many images of one: train:16.
   VocDataset(const std::filesystem::path& folder, const std::string& image_set);
 
   std::int64_t size() const { return static_cast<std::int64_t>(names_.size()); }

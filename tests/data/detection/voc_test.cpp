@@ -159,6 +159,20 @@ TEST(VocDataset, WhatIsMissingIsNamed) {
   EXPECT_THAT(error("train"), AllOf(HasSubstr("Annotations/two.xml"), HasSubstr("no such file")));
 }
 
+TEST(VocDataset, TheFirstOfASet) {
+  ScratchFolder folder;
+  write_voc(folder.path());
+  const VocDataset all(folder.path(), "train"), first(folder.path(), "train:1");
+  ASSERT_EQ(first.size(), 1);
+  EXPECT_EQ(first.name(0), all.name(0));
+  const auto error = [&](const std::string& set) {
+    return user_error([&] { VocDataset(folder.path(), set); });
+  };
+  EXPECT_THAT(error("train:99"), AllOf(HasSubstr("train.txt"), HasSubstr("expected the 99 of train:99")));
+  for (const std::string wrong : {"train:", "train:0", "train:-1", "train:1x"})
+    EXPECT_THAT(error(wrong), AllOf(HasSubstr(wrong), HasSubstr("as in train:16"))) << wrong;
+}
+
 TEST(VocDataset, ImagesAreAsAnnotated) {
   ScratchFolder folder;
   write_voc(folder.path());

@@ -1,0 +1,173 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "cli/commands.h"
+#include "cli/parse.h"
+#include "cli/runtime.h"
+#include "lowtide/base/error.h"
+#include "lowtide/data/decode.h"
+#include "lowtide/data/detection/draw.h"
+#include "lowtide/data/encode_png.h"
+#include "lowtide/models/anchors.h"
+#include "lowtide/tasks/detection_setup.h"
+#include "lowtide/tasks/find_objects.h"
+#include "lowtide/tasks/setup.h"
+#include "lowtide/train/checkpoint.h"
+#include "lowtide/train/run_folder.h"
+#include "lowtide/train/trainer.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct PredictArguments {
+  std::string run, checkpoint, out, device = "cpu";
+  std::vector<std::string> images;
+  double score = 0.5;
+  int bits = -1, threads = 0;
+  bool json = false;
+};
+
+// The averaged weights of a run, or else its last checkpoint.
+fs::path checkpoint_of(const PredictArguments& arguments) {
+  if (arguments.run.empty() == arguments.checkpoint.empty()) {
+    throw UserError("expected one of --run FOLDER and --checkpoint FILE");
+  }
+  if (arguments.run.empty()) return arguments.checkpoint;
+  const RunPaths paths{arguments.run};
+  if (fs::exists(paths.averaged())) return paths.averaged();
+  const std::vector<std::int64_t> steps = checkpoint_steps(paths);
+  if (steps.empty())
+    throw UserError(fmt::format("{}: no checkpoint in it; expected a run folder", arguments.run));
+  return paths.checkpoint(steps.back());
+}
+
+// A detector as a checkpoint has it.
+class Detector {
+ public:
+  Detector(const fs::path& checkpoint, const PredictArguments& arguments) {
+    Recipe recipe =
+        recipe_from_json(read_checkpoint_state(checkpoint).value("recipe", Json()), checkpoint.string());
+    if (task_of(recipe) != TaskKind::kDetection) {
+      throw UserError(fmt::format("{}: a checkpoint of {}; predict draws what detectors find",
+                                  checkpoint.string(), recipe.model));
+    }
+    if (arguments.bits != -1) recipe.eval_bits = arguments.bits;
+    recipe.device = arguments.device;
+    recipe.engine = "auto";
+    recipe.weights.clear();  // the checkpoint has all of them
+    check(recipe);
+    device_ = device_of(recipe);
+    view_ = view_of(recipe, /*training=*/false);
+    execution_ = make_execution(recipe);
+    model_ = make_detector(recipe, execution_);
+    model_->to(device_);
+    read_checkpoint_tensors(checkpoint, model_tensors(*model_));
+    bits_ = evaluation_bits(recipe);
+  }
+
+  // In pixels of the image, the surest first.
+  std::vector<Detection> find(const Image& image, double least_score) {
+    const ImageFit fit = fit_sides(image.height, image.width, view_.shorter, view_.longer);
+    const std::int64_t height = padded_side(fit.height), width = padded_side(fit.width);
+    const torch::Tensor pixels = torch::zeros({1, height, width, 3});
+    place_image(image, fit, view_, /*flip=*/false, width, pixels.data_ptr<float>());
+    const Evaluating evaluating(*model_, *execution_, bits_);
+    const DetectorOutput output = model_->forward(pixels.permute({0, 3, 1, 2}).to(device_));
+    std::vector<Detection> found;
+    for (Detection detection :
+         find_objects(output, make_anchors(height, width).to(device_), std::vector<ImageFit>{fit}).at(0)) {
+      if (detection.score < least_score) continue;
+      detection.box = clipped(scaled(detection.box, 1 / fit.scale), image.width, image.height);
+      found.push_back(detection);
+    }
+    return found;
+  }
+
+ private:
+  torch::Device device_ = torch::kCPU;
+  DetectionView view_;
+  std::shared_ptr<Execution> execution_;
+  std::shared_ptr<RetinaNet> model_;
+  Bits bits_;
+};
+
+void draw(Image& image, const std::vector<Detection>& found) {
+  const int size = std::max(1, std::min(image.height, image.width) / 200);
+  for (auto detection = found.rbegin(); detection != found.rend(); ++detection)
+    draw_box(image, detection->box, colour_of(detection->label), size);
+  // Names after all boxes, the surest last: none is crossed out.
+  for (auto detection = found.rbegin(); detection != found.rend(); ++detection) {
+    const std::string name(kVocClasses[static_cast<std::size_t>(detection->label)]);
+    draw_label(image, static_cast<int>(detection->box.left), static_cast<int>(detection->box.top),
+               fmt::format("{} {:.2f}", name, detection->score), colour_of(detection->label), size);
+  }
+}
+
+Json to_json(const std::string& file, const std::vector<Detection>& found) {
+  Json objects = Json::array();
+  for (const Detection& detection : found) {
+    objects.push_back(
+        {{"class", kVocClasses[static_cast<std::size_t>(detection.label)]},
+         {"score", detection.score},
+         {"box", {detection.box.left, detection.box.top, detection.box.right, detection.box.bottom}}});
+  }
+  return {{"image", file}, {"objects", objects}};
+}
+
+void print(const std::string& file, const std::vector<Detection>& found) {
+  fmt::print("{}: {} object{}\n", file, found.size(), found.size() == 1 ? "" : "s");
+  for (const Detection& detection : found) {
+    fmt::print("  {:<12} {:.3f}  {:6.1f} {:6.1f} {:6.1f} {:6.1f}\n",
+               kVocClasses[static_cast<std::size_t>(detection.label)], detection.score, detection.box.left,
+               detection.box.top, detection.box.right, detection.box.bottom);
+  }
+}
+
+}  // namespace
+
+int predict_command(int argc, char** argv) {
+  PredictArguments arguments;
+  CLI::App app("Find objects in images with a trained detector; draw their boxes.", "predict");
+  app.add_option("images", arguments.images, "JPEG or PNG files")->required();
+  app.add_option("--run", arguments.run, "run folder: its averaged weights, or its last checkpoint");
+  app.add_option("--checkpoint", arguments.checkpoint, "a file in the checkpoints folder of a run");
+  app.add_option("--out", arguments.out, "PNG to draw on; for several images a folder");
+  app.add_option("--score", arguments.score, "the least score of what is shown")
+      ->check(CLI::Range(0.05, 1.0))
+      ->capture_default_str();
+  app.add_option("--eval-bits", arguments.bits, "bits; 0: fp32; -1: as its recipe says")
+      ->capture_default_str();
+  app.add_option("--device", arguments.device, "cpu or cuda")->capture_default_str();
+  app.add_option("--threads", arguments.threads, "0: all cores")->capture_default_str();
+  app.add_flag("--json", arguments.json, "print JSON, boxes as left, top, right, bottom");
+  if (const auto code = parse(app, argc, argv)) return *code;
+  const fs::path checkpoint = checkpoint_of(arguments);
+  prepare_torch(arguments.threads);
+  Detector detector(checkpoint, arguments);
+  Json all = Json::array();
+  for (const std::string& file : arguments.images) {
+    Image image = decode_image(read_file(file), file);
+    const std::vector<Detection> found = detector.find(image, arguments.score);
+    if (arguments.json) {
+      all.push_back(to_json(file, found));
+    } else {
+      print(file, found);
+    }
+    if (arguments.out.empty()) continue;
+    draw(image, found);
+    fs::path out = arguments.out;
+    if (arguments.images.size() > 1) {
+      make_folders(out);
+      out /= fs::path(file).stem().string() + ".png";
+    }
+    const std::vector<std::byte> png = encode_rgb_png(image);
+    write_atomically(out, std::vector<ByteSpan>{png});
+  }
+  if (arguments.json) fmt::print("{}\n", all.dump(2));
+  return 0;
+}
+
+}  // namespace lowtide

@@ -1,0 +1,155 @@
+#include "lowtide/tasks/detection.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "lowtide/data/detection/average_precision.h"
+#include "lowtide/models/anchors.h"
+#include "lowtide/nn/norm_act.h"
+#include "lowtide/tasks/detection_loss.h"
+#include "lowtide/tasks/detection_setup.h"
+#include "lowtide/tasks/find_objects.h"
+#include "lowtide/tasks/setup.h"
+
+namespace lowtide {
+namespace {
+
+// What the statistics of a random network are taken from, before they are frozen: an image has thousands of positions.
+constexpr std::int64_t kFirstImages = 32;
+constexpr std::int64_t kReEstimationBatches = 100;
+
+std::int64_t batches_of(std::int64_t images, std::int64_t batch) { return (images + batch - 1) / batch; }
+
+// In pixels of the batch, as the detections are.
+void add_objects(const VocAnnotation& annotation, const ImageFit& fit, std::int64_t image,
+                 std::vector<GroundTruth>& objects) {
+  for (const VocObject& object : annotation.objects)
+    objects.push_back({image, object.label, scaled(object.box, fit.scale), object.difficult});
+}
+
+}  // namespace
+
+ObjectDetection::ObjectDetection(const Recipe& recipe)
+    : recipe_(recipe),
+      device_(device_of(recipe)),
+      train_view_(view_of(recipe, /*training=*/true)),
+      eval_view_(view_of(recipe, /*training=*/false)),
+      train_(std::make_shared<VocDataset>(recipe.data_dir, recipe.train_set)),
+      test_(std::make_shared<VocDataset>(recipe.data_dir, recipe.test_set)),
+      split_(hold_out(train_->size(), recipe.validation)),
+      execution_(make_execution(recipe)),
+      model_(make_detector(recipe, execution_)) {
+  model_->to(device_);
+  layers_ = layers_of(*model_, *execution_, train_view_);
+  stream_ = training_stream();
+}
+
+std::string ObjectDetection::describe() const {
+  return fmt::format("{}; {} trained on, {} held out; tested on {}", train_->describe(), split_.train.size(),
+                     split_.valid.size(), test_->describe());
+}
+
+double ObjectDetection::steps_an_epoch() const {
+  return static_cast<double>(split_.train.size()) / static_cast<double>(recipe_.batch);
+}
+
+LoaderOptions ObjectDetection::loader_options() const {
+  return {.batch_size = recipe_.batch, .threads = recipe_.loader_threads};
+}
+
+std::unique_ptr<ObjectDetection::Stream> ObjectDetection::training_stream() const {
+  return std::make_unique<Stream>(split_.train, recipe_.seed,
+                                  DetectionBatchMaker(train_, train_view_, recipe_.seed), loader_options());
+}
+
+DetectionBatch ObjectDetection::to_device(DetectionBatch batch) const {
+  batch.images = batch.images.to(device_, /*non_blocking=*/true);
+  batch.objects = batch.objects.to(device_, /*non_blocking=*/true);
+  return batch;
+}
+
+const torch::Tensor& ObjectDetection::anchors_for(const torch::Tensor& images) {
+  torch::Tensor& anchors = anchors_[{images.size(2), images.size(3)}];
+  if (!anchors.defined()) anchors = make_anchors(images.size(2), images.size(3)).to(device_);
+  return anchors;
+}
+
+torch::Tensor ObjectDetection::forward_loss(const DetectionBatch& batch, DetectorOutput* output) {
+  const DetectorOutput says = model_->forward(batch.images);
+  const DetectionLoss loss =
+      detection_loss(says.probabilities, says.deltas, anchors_for(batch.images), batch.objects);
+  if (output != nullptr) *output = says;
+  return loss.classification + loss.box;
+}
+
+StepResult ObjectDetection::train_step() {
+  const bool random = recipe_.weights.empty() && recipe_.freeze_norm;
+  if (random && execution_->step == 0) {
+    const Bits bits = std::exchange(execution_->bits, Bits{});
+    estimate(batches_of(kFirstImages, recipe_.batch), /*frozen=*/true);
+    execution_->bits = bits;
+  }
+  last_batch_ = to_device(stream_->next());
+  const MacCounter counter(*execution_, layers_);
+  const torch::Tensor loss = forward_loss(last_batch_);
+  loss.backward();
+  return {loss.detach(), {}, recipe_.batch, 0, counter.macs()};
+}
+
+Evaluation ObjectDetection::evaluate(Split split, Bits bits) {
+  const auto& data = split == Split::kTest ? test_ : train_;
+  std::vector<std::int64_t> indices = split == Split::kValid ? split_.valid : split_.train;
+  if (split == Split::kTest) {
+    indices.resize(static_cast<std::size_t>(test_->size()));
+    std::iota(indices.begin(), indices.end(), 0);
+  }
+  const Evaluating evaluating(*model_, *execution_, bits);
+  EvalStream<DetectionBatch> stream(indices, DetectionBatchMaker(data, eval_view_, 0), loader_options());
+  std::vector<Detection> detections;
+  std::vector<GroundTruth> objects;
+  double loss = 0;
+  while (const auto batch = stream.next()) {
+    const DetectionBatch on_device = to_device(*batch);
+    DetectorOutput output;
+    loss += forward_loss(on_device, &output).item<double>() * static_cast<double>(batch->items.size());
+    const auto found = find_objects(output, anchors_for(on_device.images), batch->fits);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      for (Detection detection : found[i]) {
+        detection.image = batch->items[i];
+        detections.push_back(detection);
+      }
+      add_objects(data->annotation(batch->items[i]), batch->fits[i], batch->items[i], objects);
+    }
+  }
+  const auto precision = [&](PrecisionForm form) {
+    return mean_average_precision(average_precisions(detections, objects, kVocClasses.size(), form));
+  };
+  const auto n = static_cast<std::int64_t>(indices.size());
+  return {precision(PrecisionForm::kArea),
+          loss / static_cast<double>(n),
+          n,
+          {{"mAP_11_points", precision(PrecisionForm::kElevenPoints)}}};
+}
+
+void ObjectDetection::estimate(std::int64_t batches, bool frozen) {
+  const torch::NoGradGuard no_grad;
+  const auto for_each_norm = [&](auto&& change) {
+    for (const auto& module : model_->modules()) {
+      auto* norm = module->as<NormActImpl>();
+      if (norm != nullptr && (frozen || !norm->options.frozen)) change(*norm);
+    }
+  };
+  for_each_norm([](NormActImpl& norm) { norm.start_re_estimation(); });
+  const auto stream = training_stream();
+  for (std::int64_t i = 0; i < batches; ++i) model_->forward(to_device(stream->next()).images);
+  for_each_norm([](NormActImpl& norm) { norm.end_re_estimation(); });
+}
+
+void ObjectDetection::re_estimate_statistics() { estimate(kReEstimationBatches, /*frozen=*/false); }
+
+std::string ObjectDetection::find_not_finite() {
+  return lowtide::find_not_finite(*model_, *execution_, [&] { return forward_loss(last_batch_); });
+}
+
+}  // namespace lowtide

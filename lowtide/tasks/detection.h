@@ -1,0 +1,58 @@
+#pragma once
+
+#include <map>
+#include <utility>
+
+#include "lowtide/data/detection/detection_loader.h"
+#include "lowtide/models/retinanet.h"
+#include "lowtide/tasks/task.h"
+
+namespace lowtide {
+
+// Objects of Pascal VOC found by RetinaNet; judged by the mean average precision at an overlap of 0.5.
+class ObjectDetection final : public Task {
+ public:
+  explicit ObjectDetection(const Recipe& recipe);
+
+  std::string metric_name() const override { return "mAP"; }
+  std::string item_name() const override { return "images"; }
+  std::string describe() const override;
+  torch::nn::Module& model() override { return *model_; }
+  Execution& execution() override { return *execution_; }
+  double steps_an_epoch() const override;
+  std::int64_t items_a_step() const override { return recipe_.batch; }
+  std::vector<Ledger::Layer> layers() override { return layers_; }
+  StepResult train_step() override;
+  std::optional<double> training_metric(double, double) const override { return std::nullopt; }
+  bool has(Split split) const override { return split != Split::kValid || !split_.valid.empty(); }
+  Evaluation evaluate(Split split, Bits bits) override;
+  void re_estimate_statistics() override;
+  std::string find_not_finite() override;
+  Json state() const override { return {{"sampler", stream_->state()}}; }
+  void restore(const Json& state) override { stream_->restore(state.at("sampler")); }
+
+ private:
+  using Stream = TrainStream<DetectionBatch>;
+
+  std::unique_ptr<Stream> training_stream() const;
+  LoaderOptions loader_options() const;
+  DetectionBatch to_device(DetectionBatch batch) const;
+  const torch::Tensor& anchors_for(const torch::Tensor& images);
+  torch::Tensor forward_loss(const DetectionBatch& batch, DetectorOutput* output = nullptr);
+  // Statistics of the normalisations (the frozen ones too, or not) and ranges, from so many batches.
+  void estimate(std::int64_t batches, bool frozen);
+
+  Recipe recipe_;
+  torch::Device device_;
+  DetectionView train_view_, eval_view_;
+  std::shared_ptr<const VocDataset> train_, test_;
+  HeldOut split_;
+  std::shared_ptr<Execution> execution_;
+  std::shared_ptr<RetinaNet> model_;
+  std::vector<Ledger::Layer> layers_;
+  std::unique_ptr<Stream> stream_;
+  std::map<std::pair<std::int64_t, std::int64_t>, torch::Tensor> anchors_;  // by height and width
+  DetectionBatch last_batch_;
+};
+
+}  // namespace lowtide

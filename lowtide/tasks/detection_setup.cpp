@@ -1,0 +1,75 @@
+#include "lowtide/tasks/detection_setup.h"
+
+#include <fmt/format.h>
+
+#include "lowtide/base/error.h"
+#include "lowtide/tasks/setup.h"
+
+namespace lowtide {
+
+DetectionView view_of(const Recipe& recipe, bool training) {
+  DetectionView view;
+  if (recipe.resize > 0) view.shorter = recipe.resize;
+  view.longer = recipe.max_size > 0 ? recipe.max_size : view.shorter * 1024 / 608;
+  if (view.longer < view.shorter) {
+    throw UserError(fmt::format("max-size is {}; expected at least {}, the shorter side (resize)",
+                                view.longer, view.shorter));
+  }
+  for (const auto& values : {recipe.mean, recipe.std}) {
+    if (!values.empty() && values.size() != 3) {
+      throw UserError(
+          fmt::format("{} values of mean or std; expected three, for red, green and blue", values.size()));
+    }
+  }
+  for (const double deviation : recipe.std) {
+    if (!(deviation > 0)) throw UserError(fmt::format("std {}; expected more than 0", deviation));
+  }
+  view.mean = recipe.mean;
+  view.std = recipe.std;
+  view.flip = training && recipe.flip;
+  return view;
+}
+
+std::shared_ptr<RetinaNet> make_detector(const Recipe& recipe, const std::shared_ptr<Execution>& execution) {
+  const DetectionModelInfo& info = detection_model(recipe.model);
+  auto model = std::make_shared<RetinaNet>(info.layers, kVocClasses.size(), recipe.freeze_norm);
+  model->initialise(recipe.seed);
+  if (!recipe.weights.empty()) model->load_backbone(recipe.weights);
+  attach_layers(*model, execution, {}, recipe);
+  return model;
+}
+
+std::vector<Ledger::Layer> layers_of(RetinaNet& model, Execution& execution, std::int64_t height,
+                                     std::int64_t width) {
+  const auto device = model.parameters()[0].device();
+  return measure_layers(model, execution, 1, [&] {
+    model.forward(torch::zeros({1, 3, height, width}, device));
+  });
+}
+
+std::vector<Ledger::Layer> layers_of(RetinaNet& model, Execution& execution, const DetectionView& view) {
+  const ImageFit fit = fit_sides(375, 500, view.shorter, view.longer);
+  return layers_of(model, execution, padded_side(fit.height), padded_side(fit.width));
+}
+
+TaskShape shape_of_detection(const Recipe& recipe) {
+  constexpr std::int64_t kPublishedImages = 5717;
+  TaskShape shape;
+  std::int64_t images = kPublishedImages;
+  try {
+    images = VocDataset(recipe.data_dir, recipe.train_set).size();
+  } catch (const UserError& missing) {
+    shape.assumed =
+        fmt::format("{}; counted for VOC 2012: {} training images", missing.what(), kPublishedImages);
+  }
+  shape.items_a_step = recipe.batch;
+  shape.steps_an_epoch = static_cast<double>(images - recipe.validation) / static_cast<double>(recipe.batch);
+  const auto execution = make_execution(recipe);
+  Recipe untrained = recipe;
+  untrained.weights.clear();  // need not be there to be counted
+  const auto model = make_detector(untrained, execution);
+  shape.layers = layers_of(*model, *execution, view_of(recipe, /*training=*/true));
+  return shape;
+}
+
+}  // namespace lowtide

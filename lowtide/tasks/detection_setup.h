@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "lowtide/cost/ledger.h"
+#include "lowtide/data/detection/detection_loader.h"
+#include "lowtide/models/retinanet.h"
+#include "lowtide/nn/execution.h"
+#include "lowtide/tasks/task.h"
+
+namespace lowtide {
+
+// From the recipe's words to what a detector sees of an image. UserError for sizes that cannot be.
+DetectionView view_of(const Recipe& recipe, bool training);
+
+// The detector of VOC's classes, initialised by the recipe's seed and its file of weights, if it names one; its layers
+// attached to the execution.
+std::shared_ptr<RetinaNet> make_detector(const Recipe& recipe, const std::shared_ptr<Execution>& execution);
+
+// Its layers, with the MACs for an image of this size; or for one of 500 × 375, as most of VOC's are, in this view.
+std::vector<Ledger::Layer> layers_of(RetinaNet& model, Execution& execution, std::int64_t height,
+                                     std::int64_t width);
+std::vector<Ledger::Layer> layers_of(RetinaNet& model, Execution& execution, const DetectionView& view);
+
+// Without the files the number of images is that of VOC 2012.
+TaskShape shape_of_detection(const Recipe& recipe);
+
+}  // namespace lowtide

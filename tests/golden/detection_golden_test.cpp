@@ -1,0 +1,38 @@
+#include "lowtide/models/anchors.h"
+#include "lowtide/tasks/detection_loss.h"
+#include "tests/golden/golden_file.h"
+
+namespace lowtide {
+namespace {
+
+class GoldenDetection : public testing::Test {
+ protected:
+  const GoldenFile golden_{"detection_losses.pt"};
+};
+
+TEST_F(GoldenDetection, Anchors) {
+  const auto size = golden_["image_size"].accessor<std::int64_t, 1>();
+  // Computed in double there and here: alike to the last bit but one.
+  EXPECT_TRUE(close_to(make_anchors(size[0], size[1]), golden_["anchors"][0], 1e-7));
+}
+
+TEST_F(GoldenDetection, LossesAndTheirGradients) {
+  const torch::Tensor probabilities = golden_["classification"].clone().requires_grad_();
+  const torch::Tensor deltas = golden_["regression"].clone().requires_grad_();
+  const DetectionLoss loss =
+      detection_loss(probabilities, deltas, golden_["anchors"][0], golden_["annotations"]);
+  (loss.classification + loss.box).backward();
+  // Sums of 2,313 × 4 terms, in pieces: 1e-6. The gradients are an element's own: some ten roundings.
+  EXPECT_TRUE(close_to(loss.classification.view({1}), golden_["loss_classification"], 2e-6));
+  EXPECT_TRUE(close_to(loss.box.view({1}), golden_["loss_regression"], 2e-6));
+  EXPECT_TRUE(close_to(probabilities.grad(), golden_["grad_classification"], 1e-6));
+  EXPECT_TRUE(close_to(deltas.grad(), golden_["grad_regression"], 1e-6));
+}
+
+TEST_F(GoldenDetection, DecodedBoxes) {
+  // Edges up to 500 pixels from a centre and an exponential: three roundings.
+  EXPECT_TRUE(close_to(decode_boxes(golden_["anchors"], golden_["regression"]), golden_["decoded"], 4e-7));
+}
+
+}  // namespace
+}  // namespace lowtide

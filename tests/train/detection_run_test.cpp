@@ -1,0 +1,119 @@
+// The task of detection as a run: it resumes byte for byte, and says in a line what is wrong with its input.
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "lowtide/base/error.h"
+#include "lowtide/train/run_folder.h"
+#include "lowtide/train/trainer.h"
+#include "tests/data/detection/small_voc.h"
+#include "tests/io/scratch.h"
+#include "tests/train/small_run.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+class DetectionRun : public testing::Test {
+ protected:
+  DetectionRun() {
+    write_small_voc(folder_ / "voc");
+    recipe_.data = "voc";
+    recipe_.data_dir = (folder_ / "voc").string();
+    recipe_.train_set = recipe_.test_set = "train:4";
+    recipe_.resize = 40;
+    recipe_.max_size = 64;
+    recipe_.flip = true;
+    recipe_.model = "retinanet18";
+    recipe_.schedule = "CR";
+    recipe_.bits = "5:8";
+    recipe_.cycles = 2;
+    recipe_.steps = 4;
+    recipe_.batch = 2;
+    recipe_.optimizer = "adam";
+    recipe_.lr = 1e-4;
+    recipe_.weight_decay = 0;
+    recipe_.clip = 0.1;
+    recipe_.log_every = 3;
+    recipe_.checkpoint_every = 1;
+    recipe_.keep_checkpoints = 100;
+  }
+
+  Json train(const fs::path& run, bool resume = false) {
+    return Trainer(recipe_, "test").run(run, resume).result;
+  }
+
+  std::string last_checkpoint(const fs::path& run) const {
+    return file_bytes(RunPaths{run}.checkpoint(recipe_.steps));
+  }
+
+  const ScratchFolder folder_;
+  Recipe recipe_;
+};
+
+TEST_F(DetectionRun, ResumedEqualsUninterrupted) {
+  const fs::path whole = folder_ / "whole";
+  const Json result = train(whole);
+  EXPECT_EQ(result.at("metric"), "mAP");
+  for (const std::int64_t step : {1, 3}) {
+    const fs::path resumed = folder_ / std::to_string(step);
+    fs::copy(whole, resumed, fs::copy_options::recursive);
+    for (std::int64_t later = step + 1; later <= recipe_.steps; ++later)
+      fs::remove(RunPaths{resumed}.checkpoint(later));
+    fs::remove(RunPaths{resumed}.result());
+    const Json again = train(resumed, /*resume=*/true);
+    EXPECT_EQ(last_checkpoint(resumed), last_checkpoint(whole)) << "after step " << step;
+    EXPECT_EQ(again.at("test"), result.at("test"));
+    EXPECT_EQ(again.at("bitops"), result.at("bitops"));
+  }
+}
+
+TEST_F(DetectionRun, DoesNotDependOnTheNumberOfThreads) {
+  recipe_.steps = 2;
+  const int before = at::get_num_threads();
+  std::vector<std::string> checkpoints;
+  for (const int threads : {1, 3}) {
+    at::set_num_threads(threads);
+    recipe_.loader_threads = threads;
+    train(folder_ / std::to_string(threads));
+    checkpoints.push_back(last_checkpoint(folder_ / std::to_string(threads)));
+  }
+  at::set_num_threads(before);
+  EXPECT_EQ(checkpoints[0], checkpoints[1]);
+}
+
+TEST_F(DetectionRun, NormalisationStaysAsTheFirstImagesLeftIt) {
+  recipe_.steps = 2;
+  train(folder_ / "run");
+  const auto task = make_task(recipe_);
+  const auto statistics = [&](std::int64_t step) {
+    read_checkpoint_tensors(RunPaths{folder_ / "run"}.checkpoint(step), model_tensors(task->model()));
+    return task->model().named_buffers()["layer2.0.norm1.running_mean"].clone();
+  };
+  const torch::Tensor first = statistics(1);
+  EXPECT_GT(first.abs().max().item<float>(), 0);
+  EXPECT_TRUE(first.equal(statistics(2)));
+}
+
+TEST_F(DetectionRun, MistakesAreALine) {
+  const auto told = [&](auto&& change) {
+    const Recipe good = recipe_;
+    change(recipe_);
+    const std::string message = user_error([&] { make_task(recipe_); });
+    recipe_ = good;
+    return message;
+  };
+  EXPECT_TRUE(
+      contains(told([](Recipe& r) { r.model = "resnet18"; }), "unknown detector 'resnet18'", "retinanet18"));
+  EXPECT_TRUE(contains(told([](Recipe& r) { r.max_size = 30; }), "max-size is 30", "40"));
+  EXPECT_TRUE(contains(told([](Recipe& r) { r.mean = {0.5}; }), "mean", "three"));
+  EXPECT_TRUE(contains(told([](Recipe& r) { r.std = {1, 0, 1}; }), "std 0", "more than 0"));
+  EXPECT_TRUE(contains(told([](Recipe& r) { r.train_set = "train:9"; }), "train.txt", "8 images", "train:9"));
+  EXPECT_TRUE(contains(told([](Recipe& r) { r.train_set = "train:x"; }), "train:x", "a number of images"));
+  EXPECT_TRUE(contains(told([](Recipe& r) { r.test_set = "test"; }), "test.txt"));
+  EXPECT_TRUE(contains(told([](Recipe& r) { r.weights = "/nowhere.safetensors"; }), "/nowhere.safetensors"));
+  EXPECT_TRUE(contains(told([](Recipe& r) { r.data_dir = "/nowhere"; }), "/nowhere", "Pascal VOC"));
+}
+
+}  // namespace
+}  // namespace lowtide
