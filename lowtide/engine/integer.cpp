@@ -1,5 +1,6 @@
 #include "lowtide/engine/integer.h"
 
+#include "lowtide/engine/aggregate.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/products.h"
 
@@ -58,6 +59,10 @@ at::Tensor IntegerEngine::product(const Quantized& a, const Quantized& b, const 
                          integer::scale_varies_along_sum(b, !shape.transpose_b);
   if (!is_bytes(a) || !is_bytes(b) || !same_stack || both_vary) return simulated_.product(a, b, shape);
   return integer::product(a, b, shape, tiles_);
+}
+
+at::Tensor IntegerEngine::aggregate(const SparseRows& matrix, const Quantized& features) const {
+  return is_bytes(features) ? aggregate_rows(matrix, features) : simulated_.aggregate(matrix, features);
 }
 
 }  // namespace lowtide

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lowtide/base/torch_compat.h"
+#include "lowtide/engine/aggregate.h"
 
 namespace lowtide {
 namespace {
@@ -97,6 +98,10 @@ at::Tensor SimulatedEngine::product(const Quantized& a, const Quantized& b, cons
   if (shape.transpose_a) left = left.transpose(-2, -1);
   if (shape.transpose_b) right = right.transpose(-2, -1);
   return at::matmul(left, right);
+}
+
+at::Tensor SimulatedEngine::aggregate(const SparseRows& matrix, const Quantized& features) const {
+  return aggregate_rows(matrix, {decode(features), {}, {}, 0});
 }
 
 }  // namespace lowtide

@@ -14,6 +14,7 @@ class SimulatedEngine final : public Engine {
   at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
                                     const ConvShape& shape) const override;
   at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override;
+  at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const override;
 };
 
 }  // namespace lowtide
