@@ -9,7 +9,10 @@ namespace {
 
 template <typename T>
 at::Tensor to_device(const std::vector<T>& values, const at::Device& device) {
-  return torch::tensor(values, torch::CppTypeToScalarType<T>()).to(device);
+  const auto options = torch::TensorOptions(c10::CppTypeToScalarType<T>::value);
+  const at::Tensor there =
+      torch::from_blob(const_cast<T*>(values.data()), static_cast<std::int64_t>(values.size()), options);
+  return there.to(device, /*non_blocking=*/false, /*copy=*/true);
 }
 
 SparseRows to_device(const Csr& rows, const at::Device& device) {

@@ -7,6 +7,7 @@
 #include "lowtide/tasks/image_classification.h"
 #include "lowtide/tasks/image_setup.h"
 #include "lowtide/tasks/language_modelling.h"
+#include "lowtide/tasks/node_classification.h"
 #include "lowtide/tasks/setup.h"
 
 namespace lowtide {
@@ -63,6 +64,7 @@ std::unique_ptr<Task> make_task(const Recipe& recipe) {
     case TaskKind::kLanguage:
       return std::make_unique<LanguageModelling>(recipe);
     case TaskKind::kNodes:
+      return std::make_unique<NodeClassification>(recipe);
     case TaskKind::kDetection:
     case TaskKind::kEntailment:
       break;
