@@ -48,6 +48,9 @@ class ShapeRecorder final : public Engine {
   at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override {
     return SimulatedEngine().product(a, b, shape);
   }
+  at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const override {
+    return SimulatedEngine().aggregate(matrix, features);
+  }
 
  private:
   std::vector<ConvShape>& shapes_;

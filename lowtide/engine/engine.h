@@ -44,6 +44,19 @@ struct PreparedOperand {
   bool transposed;
 };
 
+// A sparse matrix in compressed rows, which gathers rows of features: entry e of row i stands for
+// row_factor[i] · weights[e] · column_factor[indices[e]]. What is not defined is 1.
+struct SparseRows {
+  at::Tensor offsets;  // int64, rows + 1
+  at::Tensor indices;  // int32
+  std::int64_t columns = 0;
+  at::Tensor
+      weights;  // float32, one an entry; or entries × heads, each for its share of the features' columns
+  at::Tensor row_factor, column_factor;  // float32
+
+  std::int64_t rows() const { return offsets.numel() - 1; }
+};
+
 // How a quantised product is computed. All operands are quantised (or float, where their bits are 0), all
 // results are float32. Engines differ in speed alone: each is tested against `simulated`.
 class Engine {
@@ -68,6 +81,10 @@ class Engine {
   // The same for matrices, with the right one as prepare() of this engine made it.
   virtual std::unique_ptr<const PreparedOperand> prepare(const Quantized& b, bool transposed) const;
   virtual at::Tensor multiply(const Quantized& a, const PreparedOperand& b) const;
+
+  // The sum over every row's entries of the rows of `features` (columns × features) that they name. Its gradient is the
+  // same with the transposed matrix.
+  virtual at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const = 0;
 };
 
 // The engines of this build, the reference first.

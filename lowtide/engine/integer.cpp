@@ -1,5 +1,6 @@
 #include "lowtide/engine/integer.h"
 
+#include "lowtide/engine/aggregate.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/matrix_operand.h"
 #include "lowtide/engine/integer/products.h"
@@ -78,6 +79,10 @@ at::Tensor IntegerEngine::multiply(const Quantized& a, const PreparedOperand& b)
   const auto* operand = dynamic_cast<const PackedOperand*>(&b);
   if (operand != nullptr && is_bytes(a)) return integer::product(a, *operand->packed, tiles_);
   return Engine::multiply(a, b);
+}
+
+at::Tensor IntegerEngine::aggregate(const SparseRows& matrix, const Quantized& features) const {
+  return is_bytes(features) ? aggregate_rows(matrix, features) : simulated_.aggregate(matrix, features);
 }
 
 }  // namespace lowtide

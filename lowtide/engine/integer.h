@@ -22,6 +22,7 @@ class IntegerEngine final : public Engine {
   at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override;
   std::unique_ptr<const PreparedOperand> prepare(const Quantized& b, bool transposed) const override;
   at::Tensor multiply(const Quantized& a, const PreparedOperand& b) const override;
+  at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const override;
 
  private:
   const integer::TileKernels& tiles_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lowtide/base/torch_compat.h"
+#include "lowtide/engine/aggregate.h"
 
 namespace lowtide {
 namespace {
@@ -103,6 +104,10 @@ at::Tensor SimulatedEngine::product(const Quantized& a, const Quantized& b, cons
 // As floats, decoded once.
 std::unique_ptr<const PreparedOperand> SimulatedEngine::prepare(const Quantized& b, bool transposed) const {
   return std::make_unique<PreparedOperand>(Quantized{decode(b), {}, {}, 0}, transposed);
+}
+
+at::Tensor SimulatedEngine::aggregate(const SparseRows& matrix, const Quantized& features) const {
+  return aggregate_rows(matrix, {decode(features), {}, {}, 0});
 }
 
 }  // namespace lowtide

@@ -15,6 +15,7 @@ class SimulatedEngine final : public Engine {
                                     const ConvShape& shape) const override;
   at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override;
   std::unique_ptr<const PreparedOperand> prepare(const Quantized& b, bool transposed) const override;
+  at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const override;
 };
 
 }  // namespace lowtide

@@ -7,6 +7,7 @@
 
 #include "lowtide/models/lstm_language_model.h"
 #include "lowtide/nn/quant_conv2d.h"
+#include "lowtide/nn/quant_gat_conv.h"
 #include "lowtide/nn/quant_linear.h"
 
 namespace lowtide {
@@ -14,6 +15,11 @@ namespace lowtide {
 namespace {
 
 constexpr double kEmbeddingBound = 0.1;
+
+// Glorot & Bengio 2010, eq. 16.
+double glorot_bound(const at::Tensor& weight) {
+  return std::sqrt(6.0 / static_cast<double>(weight.size(0) + weight.size(1)));
+}
 
 }  // namespace
 
@@ -55,6 +61,19 @@ void initialise(torch::nn::Module& model, std::uint64_t seed) {
       for (const at::Tensor& parameter : {lstm->input_weight, lstm->bias, lstm->hidden_weight}) {
         fill_uniform(parameter, bound, stream());
       }
+    } else if (auto* gcn = module->as<QuantGcnConvImpl>()) {
+      fill_uniform(gcn->weight, glorot_bound(gcn->weight), stream());
+      gcn->bias.zero_();
+    } else if (auto* sage = module->as<QuantSageConvImpl>()) {
+      for (const at::Tensor& weight : {sage->self_weight, sage->neighbour_weight}) {
+        fill_uniform(weight, std::sqrt(2.0) * glorot_bound(weight), stream());
+      }
+      sage->bias.zero_();
+    } else if (auto* gat = module->as<QuantGatConvImpl>()) {
+      for (const at::Tensor& weight : {gat->weight, gat->row_attention, gat->column_attention}) {
+        fill_uniform(weight, glorot_bound(weight), stream());
+      }
+      gat->bias.zero_();
     } else if (auto* language = module->as<LstmLanguageModel>()) {
       fill_uniform(language->embedding, kEmbeddingBound, stream());
     }

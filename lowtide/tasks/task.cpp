@@ -9,6 +9,7 @@
 #include "lowtide/tasks/image_classification.h"
 #include "lowtide/tasks/image_setup.h"
 #include "lowtide/tasks/language_modelling.h"
+#include "lowtide/tasks/node_classification.h"
 #include "lowtide/tasks/setup.h"
 
 namespace lowtide {
@@ -64,9 +65,10 @@ std::unique_ptr<Task> make_task(const Recipe& recipe) {
       return std::make_unique<ImageClassification>(recipe);
     case TaskKind::kLanguage:
       return std::make_unique<LanguageModelling>(recipe);
+    case TaskKind::kNodes:
+      return std::make_unique<NodeClassification>(recipe);
     case TaskKind::kDetection:
       return std::make_unique<ObjectDetection>(recipe);
-    case TaskKind::kNodes:
     case TaskKind::kEntailment:
       break;
   }

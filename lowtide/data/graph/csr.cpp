@@ -82,6 +82,26 @@ Csr with_self_loops(const Csr& graph) {
   });
 }
 
+// Counting sort by column; rows are taken in order, so they are sorted within a column.
+Transposed transposed(const Csr& graph) {
+  LOWTIDE_CHECK(graph.rows() <= std::numeric_limits<std::int32_t>::max(), "nodes have 31 bits");
+  Transposed result;
+  result.rows.columns = graph.rows();
+  result.rows.offsets.assign(at(graph.columns) + 1, 0);
+  for (const std::int32_t j : graph.indices) ++result.rows.offsets[at(j) + 1];
+  std::partial_sum(result.rows.offsets.begin(), result.rows.offsets.end(), result.rows.offsets.begin());
+  result.rows.indices.resize(graph.indices.size());
+  result.entry.resize(graph.indices.size());
+  std::vector<std::int64_t> next(result.rows.offsets.begin(), result.rows.offsets.end() - 1);
+  std::int64_t entry = 0;
+  for_each_entry(graph, [&](std::int32_t i, std::int32_t j) {
+    const std::size_t place = at(next[at(j)]++);
+    result.rows.indices[place] = i;
+    result.entry[place] = entry++;
+  });
+  return result;
+}
+
 std::vector<std::int64_t> degrees(const Csr& graph) {
   std::vector<std::int64_t> result(at(graph.rows()));
   for (std::size_t i = 0; i < result.size(); ++i) result[i] = graph.offsets[i + 1] - graph.offsets[i];

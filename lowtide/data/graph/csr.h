@@ -36,6 +36,13 @@ Csr csr_from_edges(std::int64_t nodes, std::span<const Edge> edges);
 Csr undirected(const Csr& graph);       // every edge in both directions, and once
 Csr with_self_loops(const Csr& graph);  // one a node: those that are there are not doubled
 
+// Columns become rows, sorted as well. `entry[k]` says which entry of the original entry k was.
+struct Transposed {
+  Csr rows;
+  std::vector<std::int64_t> entry;
+};
+Transposed transposed(const Csr& graph);
+
 std::vector<std::int64_t> degrees(const Csr& graph);         // entries of each row
 std::vector<std::int64_t> column_degrees(const Csr& graph);  // entries of each column
 

@@ -1,0 +1,105 @@
+#include "lowtide/nn/tensor_norm.h"
+
+#include <ATen/Parallel.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <vector>
+
+#include "lowtide/base/simd.h"
+
+namespace lowtide {
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+// As the quantiser cuts its work.
+constexpr std::int64_t kChunk = 4096;
+constexpr std::int64_t kChunksAThread = 16;
+
+// Numbers are summed in lanes of float within a chunk, 64 a lane, and in double from there on.
+constexpr int kLanes = 64;
+struct Lanes {
+  std::array<float, kLanes> plain{}, product{};
+};
+
+// Σ x and Σ (x - a)(y - b).
+struct Sums {
+  double plain = 0, product = 0;
+};
+
+LOWTIDE_SIMD void sum_chunk(const float* x, const float* y, float a, float b, std::int64_t n, Lanes& sums) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      sums.plain[lane] += x[i + lane];
+      sums.product[lane] += (x[i + lane] - a) * (y[i + lane] - b);
+    }
+  }
+  for (int lane = 0; i + lane < n; ++lane) {
+    sums.plain[lane] += x[i + lane];
+    sums.product[lane] += (x[i + lane] - a) * (y[i + lane] - b);
+  }
+}
+
+Sums sums_on_cpu(const at::Tensor& x, const at::Tensor& y, float a, float b) {
+  const std::int64_t n = x.numel(), chunks = (n + kChunk - 1) / kChunk;
+  std::vector<Sums> parts(static_cast<std::size_t>(chunks));
+  const float *left = x.data_ptr<float>(), *right = y.data_ptr<float>();
+  at::parallel_for(0, chunks, kChunksAThread, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t c = first; c < last; ++c) {
+      Lanes lanes;
+      const std::int64_t begin = c * kChunk;
+      sum_chunk(left + begin, right + begin, a, b, std::min(kChunk, n - begin), lanes);
+      parts[static_cast<std::size_t>(c)] = {std::accumulate(lanes.plain.begin(), lanes.plain.end(), 0.0),
+                                            std::accumulate(lanes.product.begin(), lanes.product.end(), 0.0)};
+    }
+  });
+  Sums all;
+  for (const Sums& part : parts) {
+    all.plain += part.plain;
+    all.product += part.product;
+  }
+  return all;
+}
+
+// Means of x and of (x - a)(y - b).
+struct Means {
+  at::Tensor plain, product;
+};
+Means means(const at::Tensor& x, const at::Tensor& y, const at::Tensor& a, const at::Tensor& b) {
+  if (!x.device().is_cpu()) return {x.mean(), ((x - a) * (y - b)).mean()};
+  const Sums sums = sums_on_cpu(x, y, a.item<float>(), b.item<float>());
+  const auto count = static_cast<double>(x.numel());
+  return {at::full({}, sums.plain / count, x.options()), at::full({}, sums.product / count, x.options())};
+}
+
+class TensorNormFunction : public torch::autograd::Function<TensorNormFunction> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input) {
+    const at::Tensor x = input.contiguous();
+    const at::Tensor zero = at::zeros({}, x.options());
+    const at::Tensor mean = means(x, x, zero, zero).plain;
+    const at::Tensor variance = means(x, x, mean, mean).product;
+    const at::Tensor factor = (variance + kEpsilon).rsqrt();
+    context->save_for_backward({x, mean, factor});
+    return (x - mean).mul_(factor);
+  }
+
+  // With z = (x - mean)·f:  dx = f (g - mean(g) - z mean(g·z)).
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &mean = saved[1], &factor = saved[2];
+    const at::Tensor g = gradients[0].contiguous();
+    const Means m = means(g, x, at::zeros_like(mean), mean);
+    return {(x - mean).mul_(-m.product * factor * factor).add_(g).sub_(m.plain).mul_(factor)};
+  }
+};
+
+}  // namespace
+
+at::Tensor tensor_norm(const at::Tensor& x) { return TensorNormFunction::apply(x); }
+
+}  // namespace lowtide

@@ -1,0 +1,145 @@
+#include "lowtide/tasks/node_classification.h"
+
+#include "lowtide/models/initialise.h"
+#include "lowtide/tasks/setup.h"
+
+namespace lowtide {
+namespace {
+
+GraphNetworkOptions options_of(const Recipe& recipe, const Graph& graph) {
+  return {.features = graph.features.columns,
+          .classes = graph.classes,
+          .hidden = recipe.hidden,
+          .layers = recipe.layers,
+          .heads = recipe.heads,
+          .dropout = recipe.dropout,
+          .quantized_aggregation = recipe.aggregation == "quantized",
+          .quantize_norm = recipe.quantize_norm};
+}
+
+}  // namespace
+
+NodeClassification::NodeClassification(const Recipe& recipe)
+    : recipe_(recipe),
+      device_(device_of(recipe)),
+      graph_(open_nodes(recipe)),
+      description_(graph_.describe()),
+      execution_(make_execution(recipe)),
+      model_(make_graph_network(recipe.model, options_of(recipe, graph_))) {
+  initialise(*model_, recipe.seed);
+  attach_layers(*model_, execution_, {}, recipe);
+  model_->to(device_);
+  if (!recipe.fan_out.empty()) {
+    sampling_ = Sampling{EpochSampler(recipe.seed, static_cast<std::int64_t>(graph_.split.train.size())),
+                         NeighbourSampler(graph_.edges, recipe.fan_out, recipe.seed)};
+  } else {
+    last_ = whole_graph();
+  }
+  const std::vector<std::int32_t>& train = graph_.split.train;
+  const Batch batch = sampling_ ? sampled(0, {train.begin(), train.begin() + recipe.batch}) : last_;
+  layers_ = measure_layers(*model_, *execution_, batch.items, [&] { scores_of(batch); });
+}
+
+double NodeClassification::steps_an_epoch() const {
+  return sampling_ ? static_cast<double>(graph_.split.train.size()) / static_cast<double>(recipe_.batch) : 1;
+}
+
+std::int64_t NodeClassification::items_a_step() const { return sampling_ ? recipe_.batch : graph_.nodes; }
+
+const std::vector<std::int32_t>& NodeClassification::nodes_of(Split split) const {
+  return split == Split::kTest    ? graph_.split.test
+         : split == Split::kValid ? graph_.split.valid
+                                  : graph_.split.train;
+}
+
+torch::Tensor NodeClassification::to_device(const std::vector<std::int32_t>& values) const {
+  return torch::tensor(values, torch::kInt32).to(torch::kInt64).to(device_);
+}
+
+torch::Tensor NodeClassification::labels_of(const std::vector<std::int32_t>& nodes) const {
+  std::vector<std::int32_t> labels;
+  for (const std::int32_t node : nodes) labels.push_back(graph_.labels[static_cast<std::size_t>(node)]);
+  return to_device(labels);
+}
+
+const NodeInput& NodeClassification::all_features() {
+  if (!all_features_.sparse && !all_features_.dense.defined()) {
+    all_features_ = whole_input(graph_.features, device_);
+  }
+  return all_features_;
+}
+
+const std::shared_ptr<const Gather>& NodeClassification::all_edges() {
+  if (!all_edges_) {
+    all_edges_ = make_gather(graph_.edges, device_,
+                             {.gradients = recipe_.fan_out.empty(), .entries = recipe_.model == "gat"});
+  }
+  return all_edges_;
+}
+
+NodeClassification::Batch NodeClassification::whole_graph() {
+  const std::vector<std::int32_t>& train = graph_.split.train;
+  return {all_features(),   {all_edges()}, to_device(train),
+          labels_of(train), graph_.nodes,  static_cast<std::int64_t>(train.size())};
+}
+
+NodeClassification::Batch NodeClassification::sampled(std::int64_t draw,
+                                                      const std::vector<std::int32_t>& nodes) {
+  const std::vector<Block> blocks = sampling_->neighbours.sample(draw, nodes);
+  const auto count = static_cast<std::int64_t>(nodes.size());
+  Batch batch{block_input(graph_.features, blocks.front(), device_), {}, {}, labels_of(nodes), count, count};
+  for (const Block& block : blocks) batch.gathers.push_back(make_gather(block.edges, device_, {}));
+  return batch;
+}
+
+NodeClassification::Batch NodeClassification::next_batch() {
+  if (!sampling_) return last_;
+  const std::int64_t draw = sampling_->order.position() / recipe_.batch;
+  std::vector<std::int32_t> nodes;
+  for (const std::int64_t i : sampling_->order.next_batch(recipe_.batch)) {
+    nodes.push_back(graph_.split.train[static_cast<std::size_t>(i)]);
+  }
+  return sampled(draw, nodes);
+}
+
+torch::Tensor NodeClassification::scores_of(const Batch& batch) {
+  const torch::Tensor scores = model_->forward(batch.input, batch.gathers);
+  return batch.learnt.defined() ? scores.index_select(0, batch.learnt) : scores;
+}
+
+StepResult NodeClassification::train_step() {
+  last_ = next_batch();
+  const MacCounter counter(*execution_, layers_);
+  const torch::Tensor scores = scores_of(last_);
+  const torch::Tensor loss = torch::cross_entropy_loss(scores, last_.labels);
+  loss.backward();
+  const torch::Tensor correct = scores.detach().argmax(1).eq(last_.labels).sum();
+  return {loss.detach(), correct, last_.items, last_.judged, counter.macs()};
+}
+
+Evaluation NodeClassification::evaluate(Split split, Bits bits) {
+  const Evaluating evaluating(*model_, *execution_, bits);
+  const std::vector<std::int32_t>& nodes = nodes_of(split);
+  const torch::Tensor labels = labels_of(nodes);
+  const torch::Tensor scores =
+      model_->forward(all_features(), {all_edges()}).index_select(0, to_device(nodes));
+  const auto count = static_cast<std::int64_t>(nodes.size());
+  const auto correct = scores.argmax(1).eq(labels).sum().item<std::int64_t>();
+  return {static_cast<double>(correct) / static_cast<double>(count),
+          torch::cross_entropy_loss(scores, labels).item<double>(), count};
+}
+
+std::string NodeClassification::find_not_finite() {
+  return lowtide::find_not_finite(*model_, *execution_,
+                                  [&] { return torch::cross_entropy_loss(scores_of(last_), last_.labels); });
+}
+
+Json NodeClassification::state() const {
+  return {{"nodes", sampling_ ? sampling_->order.state() : Json::object()}};
+}
+
+void NodeClassification::restore(const Json& state) {
+  if (sampling_) sampling_->order.restore(state.at("nodes"));
+}
+
+}  // namespace lowtide
