@@ -9,7 +9,7 @@
 namespace lowtide {
 
 // He et al. 2015 (normal, by fan-out) for convolutions, uniform in ±1/sqrt(in) for linear and recurrent layers, uniform in
-// ±0.1 for embeddings, 1 and 0 for normalisations; from the seed and the parameter's place alone.
+// ±0.1 for an LSTM's embedding, normal with deviation 1/sqrt(units) for a Transformer's, 1 and 0 for normalisations; from the seed and the parameter's place alone.
 void initialise(torch::nn::Module& model, std::uint64_t seed);
 
 // Written in the order of the contiguous tensor, whatever its layout in memory.

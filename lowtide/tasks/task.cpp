@@ -4,6 +4,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/data/image_dataset.h"
+#include "lowtide/tasks/entailment.h"
 #include "lowtide/tasks/image_classification.h"
 #include "lowtide/tasks/image_setup.h"
 #include "lowtide/tasks/language_modelling.h"
@@ -64,8 +65,9 @@ std::unique_ptr<Task> make_task(const Recipe& recipe) {
       return std::make_unique<LanguageModelling>(recipe);
     case TaskKind::kNodes:
     case TaskKind::kDetection:
-    case TaskKind::kEntailment:
       break;
+    case TaskKind::kEntailment:
+      return std::make_unique<Entailment>(recipe);
   }
   throw UserError(fmt::format("data is '{}': this task is not there yet", recipe.data));
 }

@@ -217,6 +217,11 @@ void multiply(const Side& left, const Side& right, bool terms_scaled, std::int64
   }
 }
 
+// Whether every row of the matrix, or of each matrix of a stack, has a range of its own.
+bool has_range_per_row(const Quantized& q) {
+  return q.scale.numel() > 1 && q.scale.numel() == q.code.numel() / q.code.size(-1);
+}
+
 // Matrix `index` of a stack, with its dimensions named.
 Side side_of(const Quantized& q, const at::Tensor& stack, std::int64_t index, bool summed_first) {
   Side side;
@@ -225,13 +230,12 @@ Side side_of(const Quantized& q, const at::Tensor& stack, std::int64_t index, bo
   side.across = summed_first ? columns : rows;
   side.across_step = summed_first ? 1 : columns;
   side.along_step = summed_first ? columns : 1;
-  // Ranges by row belong to dimension 0: a matrix's rows, or the outermost index of a stack.
   if (q.scale.numel() == 1) {
     side.affine.push_back(Affine::of(q));
-  } else if (q.code.dim() > 2) {
-    side.affine.push_back(Affine::of(q, index / (stack.size(0) / q.code.size(0))));
+  } else if (has_range_per_row(q)) {
+    for (std::int64_t row = 0; row < rows; ++row) side.affine.push_back(Affine::of(q, index * rows + row));
   } else {
-    for (std::int64_t row = 0; row < rows; ++row) side.affine.push_back(Affine::of(q, row));
+    side.affine.push_back(Affine::of(q, index / (stack.size(0) / q.code.size(0))));
   }
   return side;
 }
@@ -243,7 +247,7 @@ at::Tensor as_stack(const at::Tensor& code) {
 }  // namespace
 
 bool scale_varies_along_sum(const Quantized& q, bool summed_first) {
-  return q.scale.numel() > 1 && q.code.dim() == 2 && summed_first;
+  return has_range_per_row(q) && summed_first;
 }
 
 at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape,

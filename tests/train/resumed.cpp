@@ -1,0 +1,58 @@
+#include "tests/train/resumed.h"
+
+#include <gtest/gtest.h>
+
+#include "lowtide/io/jsonl.h"
+#include "lowtide/train/run_folder.h"
+#include "lowtide/train/trainer.h"
+#include "tests/train/small_run.h"
+
+namespace lowtide {
+
+namespace fs = std::filesystem;
+
+Json train(const Recipe& recipe, const fs::path& folder, bool resume) {
+  return Trainer(recipe, "test").run(folder, resume).result;
+}
+
+std::string last_checkpoint(const Recipe& recipe, const fs::path& folder) {
+  return file_bytes(RunPaths{folder}.checkpoint(recipe.steps));
+}
+
+void cut_after(const fs::path& run, const fs::path& copy, std::int64_t step) {
+  fs::copy(run, copy, fs::copy_options::recursive);
+  const RunPaths paths{copy};
+  for (const std::int64_t at : checkpoint_steps(paths)) {
+    if (at > step) fs::remove(paths.checkpoint(at));
+  }
+  fs::remove(paths.result());
+  fs::remove(paths.averaged());
+}
+
+std::vector<Json> timeless_metrics(const fs::path& folder) {
+  std::vector<Json> lines = read_jsonl(RunPaths{folder}.metrics()).lines;
+  for (Json& line : lines) {
+    line.erase("seconds");
+    line.erase("items_per_s");
+  }
+  return lines;
+}
+
+void expect_resumes_exactly(Recipe recipe, const fs::path& folder, const std::vector<std::int64_t>& steps) {
+  recipe.checkpoint_every = 1;
+  recipe.keep_checkpoints = 1000;
+  const fs::path whole = folder / "whole";
+  const Json result = train(recipe, whole);
+  const std::string expected = last_checkpoint(recipe, whole);
+  for (const std::int64_t step : steps) {
+    const fs::path resumed = folder / ("resumed" + std::to_string(step));
+    cut_after(whole, resumed, step);
+    const Json resumed_result = train(recipe, resumed, /*resume=*/true);
+    EXPECT_EQ(last_checkpoint(recipe, resumed), expected) << "after step " << step;
+    EXPECT_EQ(resumed_result.at("test"), result.at("test")) << "after step " << step;
+    EXPECT_EQ(resumed_result.at("valid"), result.at("valid")) << "after step " << step;
+    EXPECT_EQ(timeless_metrics(resumed), timeless_metrics(whole)) << "after step " << step;
+  }
+}
+
+}  // namespace lowtide

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lowtide/base/json.h"
+#include "lowtide/train/recipe.h"
+
+namespace lowtide {
+
+// Trains to the end and returns the result.
+Json train(const Recipe& recipe, const std::filesystem::path& folder, bool resume = false);
+
+std::string last_checkpoint(const Recipe& recipe, const std::filesystem::path& folder);
+
+// Copies the folder as a process leaves it that was killed after the checkpoint of this step, and had logged further.
+void cut_after(const std::filesystem::path& run, const std::filesystem::path& copy, std::int64_t step);
+
+// Metrics without what the clock says.
+std::vector<Json> timeless_metrics(const std::filesystem::path& folder);
+
+// Trains the recipe (which gives its number of steps) in `folder`, once to the end, and once more from the checkpoint of
+// each of these steps; expects the same last checkpoint, byte for byte, the same result and the same metrics.
+void expect_resumes_exactly(Recipe recipe, const std::filesystem::path& folder,
+                            const std::vector<std::int64_t>& steps);
+
+}  // namespace lowtide
