@@ -192,7 +192,7 @@ void multiply_rows(const Side& left, RightOperand& right, std::int64_t first, st
   }
 }
 
-// y += left · right, for y that starts at zero. A sum longer than kMostTerms is cut into stretches.
+// y += left · right. A sum longer than kMostTerms is cut into stretches.
 void multiply(const Side& left, const Side& right, bool terms_scaled, std::int64_t terms,
               const Result& result, const TileKernels& tiles) {
   const std::int64_t stretches = (terms + kMostTerms - 1) / kMostTerms;
@@ -240,15 +240,35 @@ Side side_of(const Quantized& q, const at::Tensor& stack, std::int64_t index, bo
   return side;
 }
 
+bool scale_varies_along_sum(const Quantized& q, bool summed_first) {
+  return has_range_per_row(q) && summed_first;
+}
+
+// Where the scales of both change along the sum, the right operand takes over those of the left:
+//   Σ (sa·qa + za)·b = Σ qa·(sa·b) + Σ za·b,
+// with sa, za and b at each element along. Leaves the left one's bare codes; returns the second sum, one a column.
+std::vector<double> fold_scales(Side& left, Side& right) {
+  std::vector<double> constant(static_cast<std::size_t>(right.across));
+  for (std::size_t k = 0; k < right.affine.size(); ++k) {
+    const Affine& a = left.affine[k];
+    Affine& b = right.affine[k];
+    const std::uint8_t* code = right.code + static_cast<std::int64_t>(k) * right.along_step;
+    const double offset = a.value(0);
+    for (std::int64_t c = 0; c < right.across; ++c) {
+      constant[static_cast<std::size_t>(c)] += offset * b.value(code[c * right.across_step]);
+    }
+    b.scale *= a.scale;
+    b.residual *= a.scale;
+  }
+  left.affine = {Affine{.scale = 1}};
+  return constant;
+}
+
 at::Tensor as_stack(const at::Tensor& code) {
   return code.reshape({-1, code.size(-2), code.size(-1)}).contiguous();
 }
 
 }  // namespace
-
-bool scale_varies_along_sum(const Quantized& q, bool summed_first) {
-  return has_range_per_row(q) && summed_first;
-}
 
 at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape,
                    const TileKernels& tiles) {
@@ -263,10 +283,16 @@ at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& s
   const bool left_varies = scale_varies_along_sum(a, shape.transpose_a);
   const bool right_varies = scale_varies_along_sum(b, !shape.transpose_b);
   const auto one = [&](std::int64_t index) {
-    const Side left = side_of(a, left_stack, index, shape.transpose_a);
-    const Side right = side_of(b, right_stack, index, !shape.transpose_b);
+    Side left = side_of(a, left_stack, index, shape.transpose_a);
+    Side right = side_of(b, right_stack, index, !shape.transpose_b);
     float* out = y.data_ptr<float>() + index * rows * columns;
-    if (left_varies) {
+    if (left_varies && right_varies) {
+      const std::vector<double> constant = fold_scales(left, right);
+      for (std::int64_t i = 0; i < rows * columns; ++i) {
+        out[i] = static_cast<float>(constant[static_cast<std::size_t>(i % columns)]);
+      }
+      multiply(left, right, true, terms, {out, columns, 1}, tiles);
+    } else if (left_varies) {
       multiply(right, left, true, terms, {out, 1, columns}, tiles);
     } else {
       multiply(left, right, right_varies, terms, {out, columns, 1}, tiles);
