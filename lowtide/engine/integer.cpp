@@ -61,9 +61,7 @@ at::Tensor IntegerEngine::product(const Quantized& a, const Quantized& b, const 
   const bool same_stack =
       a.code.dim() == b.code.dim() && a.code.sizes().slice(0, static_cast<std::size_t>(a.code.dim() - 2)) ==
                                           b.code.sizes().slice(0, static_cast<std::size_t>(b.code.dim() - 2));
-  const bool both_vary = integer::scale_varies_along_sum(a, shape.transpose_a) &&
-                         integer::scale_varies_along_sum(b, !shape.transpose_b);
-  if (!is_bytes(a) || !is_bytes(b) || !same_stack || both_vary) return simulated_.product(a, b, shape);
+  if (!is_bytes(a) || !is_bytes(b) || !same_stack) return simulated_.product(a, b, shape);
   return integer::product(a, b, shape, tiles_);
 }
 

@@ -74,6 +74,9 @@ void initialise(torch::nn::Module& model, std::uint64_t seed) {
         fill_uniform(weight, glorot_bound(weight), stream());
       }
       gat->bias.zero_();
+    } else if (auto* embedding = module->as<torch::nn::EmbeddingImpl>()) {
+      const double deviation = 1.0 / std::sqrt(static_cast<double>(embedding->weight.size(1)));
+      fill_normal(embedding->weight, deviation, stream());
     } else if (auto* language = module->as<LstmLanguageModel>()) {
       fill_uniform(language->embedding, kEmbeddingBound, stream());
     }

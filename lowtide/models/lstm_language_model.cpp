@@ -26,7 +26,9 @@ at::Tensor LstmLanguageModel::forward(const at::Tensor& words, NamedTensors& sta
     hidden = output.last.hidden;
     cell = output.last.cell;
   }
-  return decoder_->forward(dropouts_.back()->forward(x));
+  // Words as rows of a matrix: the range of the gradient there is that of all of them.
+  const at::Tensor rows = dropouts_.back()->forward(x).view({-1, options_.units});
+  return decoder_->forward(rows).view({words.size(0), words.size(1), options_.words});
 }
 
 NamedTensors LstmLanguageModel::initial_state(std::int64_t batch) const {

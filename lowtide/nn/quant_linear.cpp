@@ -3,7 +3,7 @@
 #include <torch/torch.h>
 
 #include "lowtide/base/torch_compat.h"
-#include "lowtide/nn/layer_call.h"
+#include "lowtide/nn/batch_error.h"
 
 namespace lowtide {
 namespace {
@@ -34,7 +34,9 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     const auto call = c10::static_intrusive_pointer_cast<LayerCall>(context->saved_data["call"].toCapsule());
-    const LayerError error = call->quantise_error(gradients[0]);
+    const at::Tensor& dy = gradients[0];
+    const LayerError error =
+        dy.dim() == 3 ? quantise_batch_error(*call, dy, dy.size(0)) : call->quantise_error(dy);
     const Quantized weight_error = as_matrix(error.for_weight);
     at::Tensor dx, db;
     if (call->needs_input_gradient) {

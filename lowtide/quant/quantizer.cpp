@@ -24,7 +24,9 @@ struct Rows {
 
 Rows rows_of(const at::Tensor& x, std::int64_t groups) {
   if (groups == 1) return {1, x.numel()};
-  LOWTIDE_CHECK(groups == x.size(0), fmt::format("{} ranges for {} rows", groups, x.size(0)));
+  const bool by_last_dimension = x.dim() == 3 && groups == x.size(0) * x.size(1);
+  LOWTIDE_CHECK(groups == x.size(0) || by_last_dimension,
+                fmt::format("{} ranges for {} rows", groups, x.size(0)));
   return {groups, x.numel() / groups};
 }
 

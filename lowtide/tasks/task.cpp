@@ -6,6 +6,7 @@
 #include "lowtide/data/image_dataset.h"
 #include "lowtide/tasks/detection.h"
 #include "lowtide/tasks/detection_setup.h"
+#include "lowtide/tasks/entailment.h"
 #include "lowtide/tasks/image_classification.h"
 #include "lowtide/tasks/image_setup.h"
 #include "lowtide/tasks/language_modelling.h"
@@ -70,9 +71,9 @@ std::unique_ptr<Task> make_task(const Recipe& recipe) {
     case TaskKind::kDetection:
       return std::make_unique<ObjectDetection>(recipe);
     case TaskKind::kEntailment:
-      break;
+      return std::make_unique<Entailment>(recipe);
   }
-  throw UserError(fmt::format("data is '{}': this task is not there yet", recipe.data));
+  invariant_failed("a task of a known kind", __FILE__, __LINE__, recipe.data);
 }
 
 std::optional<double> Task::training_metric(double /*loss*/, double correct) const { return correct; }

@@ -37,6 +37,12 @@ Quantized quantised(const torch::Tensor& values, RangeGroup group, int bits) {
   return encode(values, measure_range(values, group), bits);
 }
 
+// With a range for each row of each matrix of a stack.
+Quantized quantised_rows(const torch::Tensor& values, int bits) {
+  const Quantized rows = quantised(values.reshape({-1, values.size(-1)}), RangeGroup::kRow, bits);
+  return {rows.code.view(values.sizes()), rows.scale, rows.offset, rows.bits};
+}
+
 // One product by a plain loop in double precision.
 torch::Tensor naive_matrix(const torch::Tensor& a, const torch::Tensor& b) {
   torch::Tensor y = torch::zeros({a.size(0), b.size(1)}, torch::kDouble);
@@ -96,6 +102,22 @@ TEST_P(EngineProduct, AllTransposesAndBits) {
           }
         }
       }
+    }
+  }
+}
+
+TEST_P(EngineProduct, StacksWithARangeForEachRow) {
+  if (extent_.batch.size() != 1) GTEST_SKIP() << "not a stack";
+  for (const ProductShape shape : {ProductShape{false, false}, {true, false}, {false, true}, {true, true}}) {
+    for (const auto& [a_bits, b_bits] :
+         {std::pair{8, 8}, std::pair{3, 8}, std::pair{0, 5}, std::pair{5, 0}}) {
+      const torch::Tensor a =
+          operand(extent_.batch, extent_.rows, extent_.inner, shape.transpose_a, -0.5, 1).pow(3);
+      const torch::Tensor b =
+          operand(extent_.batch, extent_.inner, extent_.columns, shape.transpose_b, -1, 2).pow(3);
+      const Quantized left = quantised_rows(a, a_bits), right = quantised_rows(b, b_bits);
+      EXPECT_TRUE(close_to(engine_->product(left, right, shape), naive_product(left, right, shape), 1e-5))
+          << shape.transpose_a << shape.transpose_b << ", " << a_bits << " and " << b_bits << " bits";
     }
   }
 }

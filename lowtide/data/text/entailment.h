@@ -45,4 +45,8 @@ EntailmentData parse_entailment_jsonl(const LineSource& source, const std::strin
 EntailmentData open_entailment(const std::string& format, const std::filesystem::path& folder, Split split,
                                const std::string& language = "en");
 
+// Whether there is such a file.
+bool has_entailment(const std::string& format, const std::filesystem::path& folder, Split split,
+                    const std::string& language = "en");
+
 }  // namespace lowtide

@@ -12,6 +12,10 @@ namespace fs = std::filesystem;
 
 struct Names {
   std::vector<std::string> train, valid, test;  // the first that is there is read
+
+  const std::vector<std::string>& of(Split split) const {
+    return split == Split::kTrain ? train : split == Split::kValid ? valid : test;
+  }
 };
 
 Names names_of(const std::string& format, const std::string& language) {
@@ -31,22 +35,31 @@ Names names_of(const std::string& format, const std::string& language) {
       fmt::format("entailment format '{}' is not known; expected xnli, mnli, rte or sick", format));
 }
 
+// Empty where there is none of the names.
+fs::path file_of(const Names& names, const fs::path& folder, Split split) {
+  for (const std::string& name : names.of(split)) {
+    if (fs::exists(folder / name)) return folder / name;
+  }
+  return {};
+}
+
 }  // namespace
 
 EntailmentData open_entailment(const std::string& format, const fs::path& folder, Split split,
                                const std::string& language) {
   const Names names = names_of(format, language);
-  const auto& wanted = split == Split::kTrain   ? names.train
-                       : split == Split::kValid ? names.valid
-                                                : names.test;
-  for (const std::string& name : wanted) {
-    const fs::path path = folder / name;
-    if (!fs::exists(path)) continue;
-    const bool jsonl = path.extension() == ".jsonl";
-    return (jsonl ? parse_entailment_jsonl : parse_entailment_tsv)(lines_of_file(path), language);
+  const fs::path path = file_of(names, folder, split);
+  if (path.empty()) {
+    throw UserError(fmt::format("{}: none of {} is there; expected {} data", folder.string(),
+                                fmt::join(names.of(split), ", "), format));
   }
-  throw UserError(fmt::format("{}: none of {} is there; expected {} data", folder.string(),
-                              fmt::join(wanted, ", "), format));
+  const bool jsonl = path.extension() == ".jsonl";
+  return (jsonl ? parse_entailment_jsonl : parse_entailment_tsv)(lines_of_file(path), language);
+}
+
+bool has_entailment(const std::string& format, const fs::path& folder, Split split,
+                    const std::string& language) {
+  return !file_of(names_of(format, language), folder, split).empty();
 }
 
 }  // namespace lowtide

@@ -59,9 +59,14 @@ void multiply_all(const Side& left, const Side& right, bool terms_scaled, std::i
   for (std::int64_t stretch = 0; stretch < stretches; ++stretch) {
     const std::int64_t from = terms * stretch / stretches, to = terms * (stretch + 1) / stretches;
     const auto operand = make_right_operand(right, terms_scaled, from, to);
-    result.adds = stretch > 0;
+    result.adds = result.adds || stretch > 0;
     multiply(left, *operand, from, result, tiles);
   }
+}
+
+// Whether every row of the matrix, or of each matrix of a stack, has a range of its own.
+bool has_range_per_row(const Quantized& q) {
+  return q.scale.numel() > 1 && q.scale.numel() == q.code.numel() / q.code.size(-1);
 }
 
 // Matrix `index` of a stack, with its dimensions named.
@@ -72,15 +77,38 @@ Side side_of(const Quantized& q, const at::Tensor& stack, std::int64_t index, bo
   side.across = summed_first ? columns : rows;
   side.across_step = summed_first ? 1 : columns;
   side.along_step = summed_first ? columns : 1;
-  // Ranges by row belong to dimension 0: a matrix's rows, or the outermost index of a stack.
   if (q.scale.numel() == 1) {
     side.affine.push_back(Affine::of(q));
-  } else if (q.code.dim() > 2) {
-    side.affine.push_back(Affine::of(q, index / (stack.size(0) / q.code.size(0))));
+  } else if (has_range_per_row(q)) {
+    for (std::int64_t row = 0; row < rows; ++row) side.affine.push_back(Affine::of(q, index * rows + row));
   } else {
-    for (std::int64_t row = 0; row < rows; ++row) side.affine.push_back(Affine::of(q, row));
+    side.affine.push_back(Affine::of(q, index / (stack.size(0) / q.code.size(0))));
   }
   return side;
+}
+
+bool scale_varies_along_sum(const Quantized& q, bool summed_first) {
+  return has_range_per_row(q) && summed_first;
+}
+
+// Where the scales of both change along the sum, the right operand takes over those of the left:
+//   Σ (sa·qa + za)·b = Σ qa·(sa·b) + Σ za·b,
+// with sa, za and b at each element along. Leaves the left one's bare codes; returns the second sum, one a column.
+std::vector<double> fold_scales(Side& left, Side& right) {
+  std::vector<double> constant(static_cast<std::size_t>(right.across));
+  for (std::size_t k = 0; k < right.affine.size(); ++k) {
+    const Affine& a = left.affine[k];
+    Affine& b = right.affine[k];
+    const std::uint8_t* code = right.code + static_cast<std::int64_t>(k) * right.along_step;
+    const double offset = a.value(0);
+    for (std::int64_t c = 0; c < right.across; ++c) {
+      constant[static_cast<std::size_t>(c)] += offset * b.value(code[c * right.across_step]);
+    }
+    b.scale *= a.scale;
+    b.residual *= a.scale;
+  }
+  left.affine = {Affine{.scale = 1}};
+  return constant;
 }
 
 at::Tensor as_stack(const at::Tensor& code) {
@@ -88,10 +116,6 @@ at::Tensor as_stack(const at::Tensor& code) {
 }
 
 }  // namespace
-
-bool scale_varies_along_sum(const Quantized& q, bool summed_first) {
-  return q.scale.numel() > 1 && q.code.dim() == 2 && summed_first;
-}
 
 at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape,
                    const TileKernels& tiles) {
@@ -106,13 +130,19 @@ at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& s
   const bool left_varies = scale_varies_along_sum(a, shape.transpose_a);
   const bool right_varies = scale_varies_along_sum(b, !shape.transpose_b);
   const auto one = [&](std::int64_t index) {
-    const Side left = side_of(a, left_stack, index, shape.transpose_a);
-    const Side right = side_of(b, right_stack, index, !shape.transpose_b);
+    Side left = side_of(a, left_stack, index, shape.transpose_a);
+    Side right = side_of(b, right_stack, index, !shape.transpose_b);
     float* out = y.data_ptr<float>() + index * rows * columns;
-    if (left_varies) {
-      multiply_all(right, left, true, terms, {out, 1, columns, false}, tiles);
+    if (left_varies && right_varies) {
+      const std::vector<double> constant = fold_scales(left, right);
+      for (std::int64_t i = 0; i < rows * columns; ++i) {
+        out[i] = static_cast<float>(constant[static_cast<std::size_t>(i % columns)]);
+      }
+      multiply_all(left, right, true, terms, {out, columns, 1, /*adds=*/true}, tiles);
+    } else if (left_varies) {
+      multiply_all(right, left, true, terms, {out, 1, columns, /*adds=*/false}, tiles);
     } else {
-      multiply_all(left, right, right_varies, terms, {out, columns, 1, false}, tiles);
+      multiply_all(left, right, right_varies, terms, {out, columns, 1, /*adds=*/false}, tiles);
     }
   };
   const std::int64_t matrices = left_stack.size(0);

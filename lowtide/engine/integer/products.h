@@ -28,8 +28,7 @@ at::Tensor depthwise_input_gradient(const Quantized& dy, const Quantized& w, con
 at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,
                                      const TileKernels& tiles);
 
-// Stacks of matrices of the same sizes, or two matrices. At most one operand's scale may vary along the sum.
-bool scale_varies_along_sum(const Quantized& q, bool summed_first);
+// Stacks of matrices of the same sizes, or two matrices.
 at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape,
                    const TileKernels& tiles);
 

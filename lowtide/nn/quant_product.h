@@ -1,0 +1,20 @@
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include "lowtide/nn/quant_layer.h"
+
+namespace lowtide {
+
+// The product a·b of two activations, as attention has them: stacks of matrices, an equal number for each of `items` items
+// of the batch. Both operands are quantised with a range for each row of each matrix, that of the current tensor in
+// evaluation as well; the gradient at the output with one for rows at the same place of their items.
+class QuantProductImpl : public torch::nn::Module, public QuantLayer {
+ public:
+  // n × rows × terms and n × terms × columns.
+  at::Tensor forward(const at::Tensor& a, const at::Tensor& b, std::int64_t items) const;
+};
+TORCH_MODULE(QuantProduct);
+
+}  // namespace lowtide

@@ -1,0 +1,31 @@
+#include "lowtide/nn/transformer_layer.h"
+
+#include <torch/torch.h>
+
+namespace lowtide {
+
+TransformerLayerImpl::TransformerLayerImpl(const TransformerLayerOptions& o) : norm_first_(o.norm_first) {
+  attention_ =
+      register_module("attention", SelfAttention(AttentionOptions{o.hidden, o.heads, o.attention_dropout}));
+  attention_norm_ = register_module("attention_norm", LayerNorm(o.hidden, o.norm_epsilon));
+  expand_ = register_module("expand", QuantLinear(QuantLinearOptions{o.hidden, o.feed_forward}));
+  contract_ = register_module("contract", QuantLinear(QuantLinearOptions{o.feed_forward, o.hidden}));
+  output_norm_ = register_module("output_norm", LayerNorm(o.hidden, o.norm_epsilon));
+  dropout_ = register_module("dropout", Dropout(o.dropout));
+}
+
+at::Tensor TransformerLayerImpl::feed_forward(const at::Tensor& x) {
+  return dropout_->forward(contract_->forward(torch::gelu(expand_->forward(x))));
+}
+
+at::Tensor TransformerLayerImpl::forward(const at::Tensor& x, const at::Tensor& mask) {
+  const auto attend = [&](const at::Tensor& in) { return dropout_->forward(attention_->forward(in, mask)); };
+  if (norm_first_) {
+    const at::Tensor attended = x + attend(attention_norm_->forward(x));
+    return attended + feed_forward(output_norm_->forward(attended));
+  }
+  const at::Tensor attended = attention_norm_->forward(x + attend(x));
+  return output_norm_->forward(attended + feed_forward(attended));
+}
+
+}  // namespace lowtide

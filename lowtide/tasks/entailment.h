@@ -1,0 +1,66 @@
+#pragma once
+
+#include "lowtide/data/text/entailment.h"
+#include "lowtide/data/text/length_sampler.h"
+#include "lowtide/data/text/pair_encoding.h"
+#include "lowtide/models/bert.h"
+#include "lowtide/tasks/task.h"
+
+namespace lowtide {
+
+// Whether the second of two sentences follows from the first, by a BERT with a classifier.
+class Entailment final : public Task {
+ public:
+  explicit Entailment(const Recipe& recipe);
+
+  std::string metric_name() const override { return "accuracy"; }
+  std::string item_name() const override { return "pairs"; }
+  std::string describe() const override { return description_; }
+  torch::nn::Module& model() override { return *model_; }
+  Execution& execution() override { return *execution_; }
+  double steps_an_epoch() const override { return static_cast<double>(sampler_->batches_per_epoch()); }
+  std::int64_t items_a_step() const override { return recipe_.batch; }
+  std::vector<Ledger::Layer> layers() override { return layers_; }
+  StepResult train_step() override;
+  bool has(Split split) const override { return split != Split::kValid || !valid_.pairs.empty(); }
+  Evaluation evaluate(Split split, Bits bits) override;
+  void re_estimate_statistics() override;
+  std::string find_not_finite() override;
+  Json state() const override { return {{"sampler", sampler_->state()}}; }
+  void restore(const Json& state) override { sampler_->restore(state.at("sampler")); }
+
+ private:
+  // Pairs as the network reads them.
+  struct Encoded {
+    std::vector<EncodedPair> pairs;
+    std::vector<std::int64_t> labels;
+
+    std::vector<std::int32_t> lengths() const;
+  };
+  // Of one step, on the device.
+  struct Batch {
+    BertInput input;
+    torch::Tensor labels;
+  };
+
+  void read_data();
+  Encoded encode(const std::vector<SentencePair>& pairs);
+  void make_model(std::int64_t labels);
+  LengthSampler make_sampler() const { return {recipe_.seed, train_.lengths(), recipe_.batch}; }
+  Batch batch_of(const Encoded& data, const std::vector<std::int64_t>& items) const;
+
+  Recipe recipe_;
+  torch::Device device_;
+  BertConfig config_;
+  WordPiece pieces_;
+  std::string description_;
+  std::int64_t cut_ = 0;  // pairs longer than `length`
+  Encoded train_, valid_, test_;
+  std::unique_ptr<LengthSampler> sampler_;
+  std::shared_ptr<Execution> execution_;
+  std::shared_ptr<BertClassifier> model_;
+  std::vector<Ledger::Layer> layers_;
+  Batch last_;
+};
+
+}  // namespace lowtide

@@ -1,0 +1,76 @@
+#include <gtest/gtest.h>
+
+#include "lowtide/io/file.h"
+#include "lowtide/tasks/task.h"
+#include "tests/io/scratch.h"
+#include "tests/train/resumed.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A text in which two words tell the next one: each is the sum of the two before it, of seven.
+void write_text(const fs::path& folder) {
+  std::string text;
+  int before = 1, last = 1;
+  for (int i = 0; i < 600; ++i) {
+    text += "w" + std::to_string(last) + (i % 10 == 9 ? "\n" : " ");
+    last = (before + last) % 7;
+    before = (last + 7 - before) % 7;
+  }
+  fs::create_directories(folder);
+  for (const char* part : {"train", "valid", "test"}) {
+    write_atomically(folder / ("wiki." + std::string(part) + ".tokens"), std::string_view(text));
+  }
+}
+
+class TransformerTask : public testing::Test {
+ protected:
+  TransformerTask() {
+    write_text(folder_ / "data");
+    recipe_.data = "wikitext";
+    recipe_.data_dir = (folder_ / "data").string();
+    recipe_.model = "transformer";
+    recipe_.hidden = 16;
+    recipe_.heads = 2;
+    recipe_.layers = 2;
+    recipe_.dropout = 0.1;
+    recipe_.length = 9;
+    recipe_.batch = 4;
+    recipe_.bits = "4:8";
+    recipe_.cycles = 2;
+    recipe_.steps = 16;
+    recipe_.optimizer = "adam";
+    recipe_.lr = 0.003;
+    recipe_.weight_decay = 0;
+    recipe_.lr_schedule = "inverse-sqrt";
+    recipe_.warmup = 4;
+    recipe_.log_every = 3;
+    recipe_.eval_every = 5;
+  }
+
+  const ScratchFolder folder_;
+  Recipe recipe_;
+};
+
+TEST_F(TransformerTask, ResumesExactly) {
+  expect_resumes_exactly(recipe_, folder_.path(), {1, 4, 9, 15, 16});
+}
+
+TEST_F(TransformerTask, Learns) {
+  recipe_.steps = 200;
+  recipe_.dropout = 0;
+  recipe_.lr = 0.01;
+  recipe_.warmup = 20;
+  const Json result = train(recipe_, folder_ / "run");
+  EXPECT_LT(result.at("test").get<double>(), 4);  // eight words by chance
+}
+
+TEST_F(TransformerTask, WrongInputIsOneLine) {
+  recipe_.heads = 3;
+  EXPECT_TRUE(contains(user_error([&] { make_task(recipe_); }), "heads is 3", "16"));
+}
+
+}  // namespace
+}  // namespace lowtide
