@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -21,6 +22,13 @@ namespace lowtide {
 namespace {
 
 constexpr std::string_view kRunningGroup = "Running (does not change what is computed)";
+
+// Keys that the first version of the run folder had not. A run without them is as their defaults say.
+constexpr std::array<std::string_view, 21> kAddedLater{
+    "max-size",    "train-set",  "test-set",      "length",     "vocabulary",  "lower-case",
+    "language",    "undirected", "node-features", "node-split", "fan-out",     "hidden",
+    "layers",      "heads",      "feed-forward",  "dropout",    "aggregation", "quantize-norm",
+    "freeze-norm", "weights",    "plateau-every"};
 
 // The one definition of every option: visit.group(name), then visit(key, member, help) for each.
 template <typename AnyRecipe, typename Visitor>
@@ -191,7 +199,8 @@ struct ReadJson {
   template <typename T>
   void operator()(const std::string& key, T& member, std::string_view) {
     const auto found = json.find(key);
-    if (found == json.end() && optional) return;
+    const bool later = std::find(kAddedLater.begin(), kAddedLater.end(), key) != kAddedLater.end();
+    if (found == json.end() && (optional || later)) return;
     if (found == json.end()) throw UserError(fmt::format("{}: the recipe has no key '{}'", where, key));
     try {
       member = found->template get<T>();

@@ -37,6 +37,12 @@ TEST(RecipeJson, GivesTheSameRecipeBack) {
   }
 }
 
+TEST(RecipeJson, KeysThatCameLaterTakeTheirDefaults) {
+  Json json = to_json(Recipe());
+  for (const char* key : {"hidden", "dropout", "plateau-every", "weights", "fan-out"}) json.erase(key);
+  EXPECT_EQ(to_json(recipe_from_json(json, "here")), to_json(Recipe()));
+}
+
 TEST(RecipeJson, WhatIsWrongIsToldWithItsPlace) {
   const auto reading = [](const std::function<void(Json&)>& damage) {
     Json json = to_json(Recipe());
