@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lowtide/base/error.h"
+#include "lowtide/train/checkpoint.h"
 #include "lowtide/train/run_folder.h"
 #include "lowtide/train/trainer.h"
 #include "tests/data/detection/small_voc.h"

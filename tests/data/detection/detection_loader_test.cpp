@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/data/detection/small_voc.h"
+#include "tests/io/scratch.h"
 #include "tests/testing.h"
 
 namespace lowtide {
