@@ -30,8 +30,9 @@ NodeClassification::NodeClassification(const Recipe& recipe)
   attach_layers(*model_, execution_, {}, recipe);
   model_->to(device_);
   if (!recipe.fan_out.empty()) {
-    sampling_.emplace(Sampling{EpochSampler(recipe.seed, static_cast<std::int64_t>(graph_.split.train.size())),
-                               NeighbourSampler(graph_.edges, recipe.fan_out, recipe.seed)});
+    const auto train_nodes = static_cast<std::int64_t>(graph_.split.train.size());
+    sampling_ = std::make_unique<Sampling>(Sampling{
+        EpochSampler(recipe.seed, train_nodes), NeighbourSampler(graph_.edges, recipe.fan_out, recipe.seed)});
   } else {
     last_ = whole_graph();
   }

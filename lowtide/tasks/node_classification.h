@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <memory>
 
 #include "lowtide/data/sampler.h"
 #include "lowtide/models/graph_network.h"
@@ -59,7 +59,7 @@ class NodeClassification final : public Task {
   torch::Device device_;
   Graph graph_;
   std::string description_;
-  std::optional<Sampling> sampling_;
+  std::unique_ptr<Sampling> sampling_;  // with a fan-out only
   std::shared_ptr<Execution> execution_;
   std::shared_ptr<GraphNetwork> model_;
   NodeInput all_features_;                   // of the whole graph, made when they are wanted

@@ -25,6 +25,10 @@ const std::vector<Renaming> kSage{{"layer0.self_weight", "conv1.fc_self.weight"}
                                   {"layer1.bias", "conv2.bias"}};
 // Sums of up to 20 · 16 float32 products in another order, three layers deep.
 constexpr double kTolerance = 2e-5;
+// In Q-Agg of GCN one element of the last layer's error, a sum of codes, lies half way between two codes (127.5 of 255),
+// and the order of a float32 sum decides where it goes. So gradients may differ by one code's share of the largest, here
+// and in the layers before.
+constexpr double kOneCode = 2.0 / 255;
 
 Csr recorded_edges(const GoldenFile& file, std::int64_t nodes) {
   const auto source = file["src"].accessor<std::int64_t, 1>(),
@@ -64,8 +68,9 @@ TEST_P(GoldenGraph, ScoresAndGradients) {
   const torch::Tensor loss = torch::cross_entropy_loss(scores, recorded("y"));
   EXPECT_TRUE(close_to(loss, recorded("loss"), kTolerance));
   loss.backward();
+  const double tolerance = name == "gcn" && aggregation == "qagg" ? kOneCode : kTolerance;
   for (const auto& [ours, theirs] : renamings) {
-    EXPECT_TRUE(close_to(parameters[ours].grad(), recorded("grad." + theirs), kTolerance)) << ours;
+    EXPECT_TRUE(close_to(parameters[ours].grad(), recorded("grad." + theirs), tolerance)) << ours;
   }
 }
 

@@ -1,0 +1,174 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "lowtide/base/error.h"
+#include "lowtide/base/random.h"
+#include "lowtide/tasks/task.h"
+#include "lowtide/train/run_folder.h"
+#include "lowtide/train/trainer.h"
+#include "tests/io/scratch.h"
+#include "tests/train/small_run.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kPapers = 120, kClasses = 3, kWords = 30;
+
+// Papers in the citation format: a paper cites four of its own class and has words of its class, and some by chance.
+void write_papers(const fs::path& folder) {
+  fs::create_directories(folder);
+  std::ofstream content(folder / "small.content"), cites(folder / "small.cites");
+  RandomStream random(5, RandomPurpose::kSplit, 0);
+  for (int paper = 0; paper < kPapers; ++paper) {
+    const int label = paper % kClasses;
+    content << "paper" << paper;
+    for (int word = 0; word < kWords; ++word) {
+      const bool of_class = word % kClasses == label;
+      content << '\t' << (random.below(10) < (of_class ? 4u : 1u) ? 1 : 0);
+    }
+    content << "\tclass" << label << '\n';
+    for (int i = 0; i < 4; ++i) {
+      const int cited = static_cast<int>(random.below(kPapers / kClasses)) * kClasses + label;
+      cites << "paper" << cited << "\tpaper" << paper << '\n';
+    }
+  }
+}
+
+Recipe node_recipe(const fs::path& data) {
+  Recipe recipe;
+  recipe.data = "citation";
+  recipe.data_dir = data.string();
+  recipe.node_split = "0.5:0.2";
+  recipe.node_features = "normalise";
+  recipe.model = "gcn";
+  recipe.layers = 2;
+  recipe.hidden = 16;
+  recipe.dropout = 0.3;
+  recipe.cycles = 4;
+  recipe.steps = 40;
+  recipe.batch = 16;
+  recipe.optimizer = "adam";
+  recipe.lr = 0.01;
+  recipe.lr_schedule = "constant";
+  recipe.log_every = 7;
+  recipe.eval_every = 13;
+  recipe.checkpoint_every = 1;
+  recipe.keep_checkpoints = 1000;
+  return recipe;
+}
+
+struct Variant {
+  std::string name;
+  void (*change)(Recipe&);
+};
+
+class Nodes : public testing::TestWithParam<Variant> {
+ protected:
+  Nodes() {
+    write_papers(folder_ / "data");
+    recipe_ = node_recipe(folder_ / "data");
+    GetParam().change(recipe_);
+  }
+
+  Json train(const std::string& name, bool resume = false) {
+    return Trainer(recipe_, "test").run(folder_ / name, resume).result;
+  }
+  std::string last_checkpoint(const std::string& name) {
+    return file_bytes(RunPaths{folder_ / name}.checkpoint(recipe_.steps));
+  }
+
+  const ScratchFolder folder_;
+  Recipe recipe_;
+};
+
+TEST_P(Nodes, ResumedRunsEqualTheUninterruptedOne) {
+  const Json result = train("whole");
+  for (const std::int64_t step : {1, 17, 39}) {
+    const std::string name = "resumed" + std::to_string(step);
+    fs::copy(folder_ / "whole", folder_ / name, fs::copy_options::recursive);
+    const RunPaths paths{folder_ / name};
+    for (const std::int64_t at : checkpoint_steps(paths)) {
+      if (at > step) fs::remove(paths.checkpoint(at));
+    }
+    fs::remove(paths.result());
+    const Json resumed = train(name, /*resume=*/true);
+    EXPECT_EQ(last_checkpoint(name), last_checkpoint("whole")) << "after step " << step;
+    EXPECT_EQ(resumed.at("test"), result.at("test")) << "after step " << step;
+  }
+}
+
+TEST_P(Nodes, Learns) {
+  recipe_.steps = 100;
+  recipe_.checkpoint_every = 0;
+  EXPECT_GT(train("run").at("test").get<double>(), 0.85);  // a third by chance
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, Nodes,
+                         testing::Values(Variant{"gcn", [](Recipe&) {}},
+                                         Variant{"gcn_quantized",
+                                                 [](Recipe& r) {
+                                                   r.aggregation = "quantized";
+                                                   r.quantize_norm = true;
+                                                 }},
+                                         Variant{"gat", [](Recipe& r) { r.model = "gat"; }},
+                                         Variant{"sage_sampled",
+                                                 [](Recipe& r) {
+                                                   r.model = "sage";
+                                                   r.fan_out = {3, 3};
+                                                 }}),
+                         [](const auto& instance) { return instance.param.name; });
+
+class NodeRefusals : public testing::Test {
+ protected:
+  NodeRefusals() {
+    write_papers(folder_ / "data");
+    recipe_ = node_recipe(folder_ / "data");
+  }
+  std::string message() {
+    return user_error([&] { make_task(recipe_); });
+  }
+
+  const ScratchFolder folder_;
+  Recipe recipe_;
+};
+
+TEST_F(NodeRefusals, DataWithoutASplit) {
+  recipe_.node_split = "data";
+  EXPECT_TRUE(contains(message(), "has no split", "--node-split"));
+}
+
+TEST_F(NodeRefusals, SplitsThatAreNone) {
+  for (const char* split : {"", "0.6", "0.6:", "20:30:1", "a:b", "-1:2"}) {
+    recipe_.node_split = split;
+    EXPECT_TRUE(contains(message(), "expected")) << split;
+  }
+  recipe_.node_split = "0.9:0.2";
+  EXPECT_TRUE(contains(message(), "shares between 0 and 1"));
+  recipe_.node_split = "2000:30";
+  EXPECT_TRUE(contains(message(), "class 0 has"));
+}
+
+TEST_F(NodeRefusals, FanOutsThatDoNotFit) {
+  recipe_.fan_out = {3, 3};
+  EXPECT_TRUE(contains(message(), "fan-out is for model sage"));
+  recipe_.model = "sage";
+  recipe_.layers = 3;
+  EXPECT_TRUE(contains(message(), "fan-out has 2 numbers, layers is 3"));
+  recipe_.layers = 2;
+  recipe_.batch = 1000;
+  EXPECT_TRUE(contains(message(), "batch is 1000", "training nodes"));
+}
+
+TEST_F(NodeRefusals, ModelsThatDoNotFit) {
+  recipe_.model = "lstm";
+  EXPECT_TRUE(contains(message(), "expected one of gcn, sage, gat"));
+  recipe_.model = "gat";
+  recipe_.heads = 3;
+  EXPECT_TRUE(contains(message(), "heads is 3", "divisor of hidden, 16"));
+}
+
+}  // namespace
+}  // namespace lowtide
