@@ -14,7 +14,8 @@ struct QuantLinearOptions {
 };
 
 // y = x·wᵀ + b over the last dimension of x, with weight (a range per output row), bias and input (a range
-// per tensor) and output gradient (likewise, rounded stochastically) quantised.
+// per tensor) and output gradient (likewise, or one per position where x is batch × length × features; rounded
+// stochastically) quantised.
 class QuantLinearImpl : public torch::nn::Module, public QuantLayer {
  public:
   explicit QuantLinearImpl(const QuantLinearOptions& options);

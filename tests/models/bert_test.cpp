@@ -30,8 +30,8 @@ TEST(Bert, PublishedNumberOfParameters) {
 class SmallBert : public testing::Test {
  protected:
   SmallBert() {
-    initialise(model_, 1);
-    attach_layers(model_, execution_, LayerRules());
+    initialise(*model_, 1);
+    attach_layers(*model_, execution_, LayerRules());
   }
 
   // Writes the model's weights under the names that `rename` makes of the published ones; an empty name leaves one out.
@@ -39,7 +39,7 @@ class SmallBert : public testing::Test {
   std::filesystem::path write(const Rename& rename, torch::ScalarType type = torch::kFloat32) {
     std::vector<torch::Tensor> held;
     std::vector<TensorView> views;
-    for (const auto& item : model_.named_parameters()) {
+    for (const auto& item : model_->named_parameters()) {
       const std::string name = rename(published_name(item.key()));
       if (name.empty()) continue;
       held.push_back(item.value().detach().to(type).contiguous());
@@ -59,17 +59,17 @@ class SmallBert : public testing::Test {
     BertClassifier other(kSmall, 3);
     load_bert_weights(other, path);
     for (const auto& item : other.named_parameters()) {
-      EXPECT_TRUE(close_to(item.value().detach(), model_.named_parameters()[item.key()].detach(), tolerance))
+      EXPECT_TRUE(close_to(item.value().detach(), model_->named_parameters()[item.key()].detach(), tolerance))
           << item.key();
     }
   }
 
   torch::Tensor scores(const torch::Tensor& words, const torch::Tensor& present) {
-    return model_.forward({words, torch::zeros_like(words), present}).detach();
+    return model_->forward({words, torch::zeros_like(words), present}).detach();
   }
 
   const ScratchFolder folder_;
-  BertClassifier model_{kSmall, 3};
+  const std::shared_ptr<BertClassifier> model_ = std::make_shared<BertClassifier>(kSmall, 3);
   std::shared_ptr<Execution> execution_ = execution_at({0, 0});
 };
 
@@ -109,13 +109,13 @@ TEST_F(SmallBert, LoadsOldNamesAndHalfPrecision) {
 
 TEST_F(SmallBert, AClassifierThatIsNotThereStaysAsItWas) {
   const auto path = write([](const std::string& name) { return name.starts_with("classifier") ? "" : name; });
-  BertClassifier other(kSmall, 2);
-  initialise(other, 9);
-  const torch::Tensor before = other.named_parameters()["classifier.weight"].detach().clone();
-  load_bert_weights(other, path);
-  EXPECT_TRUE(same(other.named_parameters()["classifier.weight"].detach(), before));
-  EXPECT_TRUE(same(other.named_parameters()["pooler.weight"].detach(),
-                   model_.named_parameters()["pooler.weight"].detach()));
+  const auto other = std::make_shared<BertClassifier>(kSmall, 2);
+  initialise(*other, 9);
+  const torch::Tensor before = other->named_parameters()["classifier.weight"].detach().clone();
+  load_bert_weights(*other, path);
+  EXPECT_TRUE(same(other->named_parameters()["classifier.weight"].detach(), before));
+  EXPECT_TRUE(same(other->named_parameters()["pooler.weight"].detach(),
+                   model_->named_parameters()["pooler.weight"].detach()));
 }
 
 TEST_F(SmallBert, WrongWeightsAreOneLine) {

@@ -14,16 +14,17 @@ constexpr LanguageModelOptions kOptions{
 class TransformerModel : public testing::Test {
  protected:
   TransformerModel() {
-    initialise(model_, 1);
-    attach_layers(model_, execution_, LayerRules());
+    initialise(*model_, 1);
+    attach_layers(*model_, execution_, LayerRules());
   }
 
   torch::Tensor scores(const torch::Tensor& words) {
-    NamedTensors state = model_.initial_state(words.size(1));
-    return model_.forward(words, state);
+    NamedTensors state = model_->initial_state(words.size(1));
+    return model_->forward(words, state);
   }
 
-  TransformerLanguageModel model_{kOptions};
+  const std::shared_ptr<TransformerLanguageModel> model_ =
+      std::make_shared<TransformerLanguageModel>(kOptions);
   std::shared_ptr<Execution> execution_ = execution_at({0, 0});
 };
 
@@ -62,7 +63,7 @@ TEST_F(TransformerModel, EveryLayerIsToldAndHasFiniteGradients) {
   const torch::Tensor y = scores(some_words(5, 2));
   EXPECT_EQ(y.sizes(), (std::vector<std::int64_t>{5, 2, 17}));
   y.pow(2).sum().backward();
-  for (const auto& item : model_.named_parameters()) {
+  for (const auto& item : model_->named_parameters()) {
     ASSERT_TRUE(item.value().grad().defined()) << item.key();
     EXPECT_TRUE(torch::isfinite(item.value().grad()).all().item<bool>()) << item.key();
   }

@@ -1,5 +1,8 @@
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <array>
 
 #include "lowtide/io/file.h"
 #include "lowtide/tasks/task.h"
@@ -21,9 +24,9 @@ std::string pairs(int count, int first, bool labels) {
   std::string text = labels ? "sentence1\tsentence2\tlabel\n" : "sentence1\tsentence2\n";
   for (int i = first; i < first + count; ++i) {
     const auto label = static_cast<std::size_t>(i * 7 % 5 % 3);
-    for (int word = 0; word <= i % 4; ++word) text += "w" + std::to_string((i * 3 + word) % 8) + " ";
-    text += "\tw" + std::to_string(i % 8) + " " + words[label];
-    text += labels ? "\t" + names[label] + "\n" : "\n";
+    for (int word = 0; word <= i % 4; ++word) text += fmt::format("w{} ", (i * 3 + word) % 8);
+    text += fmt::format("\tw{} {}", i % 8, words[label]);
+    text += labels ? fmt::format("\t{}\n", names[label]) : "\n";
   }
   return text;
 }

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "lowtide/io/file.h"
@@ -15,7 +16,7 @@ void write_text(const fs::path& folder) {
   std::string text;
   int before = 1, last = 1;
   for (int i = 0; i < 600; ++i) {
-    text += "w" + std::to_string(last) + (i % 10 == 9 ? "\n" : " ");
+    text += fmt::format("w{}{}", last, i % 10 == 9 ? "\n" : " ");
     last = (before + last) % 7;
     before = (last + 7 - before) % 7;
   }
