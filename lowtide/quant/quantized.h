@@ -14,11 +14,8 @@ inline bool is_float_bits(int bits) { return bits == 0 || bits >= kFirstFloatBit
 // value = code * scale + offset, with codes 0 .. 2^bits - 1. Where bits is 0 nothing was quantised: `code`
 // holds the float values themselves, scale and offset are undefined.
 struct Quantized {
-  // uint8, int32 above 8 bits, or float32; NHWC in memory where it has four dimensions
-  at::Tensor code;
-  // float32, on the tensor's device: one element, one a row (dimension 0), or one for each row of a stack of matrices
-  // (dimensions 0 and 1 of three)
-  at::Tensor scale;
+  at::Tensor code;    // uint8, int32 above 8 bits, or float32; NHWC in memory where it has four dimensions
+  at::Tensor scale;   // float32, one element or one a row (dimension 0); on the tensor's device
   at::Tensor offset;  // likewise
   int bits = 0;
 };
