@@ -16,6 +16,14 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& w, const ConvShape& s
   return at::convolution(x, w, {}, shape.stride, shape.padding, {1, 1}, false, {0, 0}, shape.groups);
 }
 
+at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& w, const ConvShape& shape) {
+  // The values of the input do not matter to its gradient, only its size and layout do: this is never touched.
+  const at::Tensor input_like =
+      at::empty(shape.input, dy.options().memory_format(at::MemoryFormat::ChannelsLast));
+  return std::get<0>(at::convolution_backward(dy, input_like, w, kNothing, shape.stride, shape.padding,
+                                              {1, 1}, false, {0, 0}, shape.groups, {true, false, false}));
+}
+
 at::Tensor weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ConvShape& shape) {
   const at::Tensor weight_like =
       at::empty(shape.weight, x.options().memory_format(at::MemoryFormat::ChannelsLast));
@@ -68,22 +76,65 @@ at::Tensor weight_gradient_in_parts(const Quantized& dy, const Quantized& x, con
   return partial[0];
 }
 
+// oneDNN cuts the sum over the channels of a 1×1 convolution by the number of threads; a BLAS product, which it is in NHWC,
+// is cut by rows and columns alone.
+bool is_matrix_product(const ConvShape& shape, const at::Tensor& x) {
+  return x.device().is_cpu() && shape.groups == 1 && shape.weight[2] == 1 && shape.weight[3] == 1 &&
+         shape.stride[0] == 1 && shape.stride[1] == 1 && shape.padding[0] == 0 && shape.padding[1] == 0;
+}
+
+// A few images do not keep several threads busy, so oneDNN cuts their channels, and then the sum over those as well. Here
+// each is computed by one thread.
+bool is_small(const ConvShape& shape, const at::Tensor& x) {
+  return x.device().is_cpu() && shape.input[0] < kParts;
+}
+
+template <typename Compute>
+at::Tensor image_by_image(const ConvShape& shape, const at::Tensor& x, const Compute& compute) {
+  ConvShape one = shape;
+  one.input[0] = 1;
+  std::vector<at::Tensor> results(static_cast<std::size_t>(x.size(0)));
+  at::parallel_for(0, x.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+    const OneThread one_thread;
+    for (std::int64_t i = begin; i < end; ++i)
+      results[static_cast<std::size_t>(i)] = compute(x.narrow(0, i, 1), one);
+  });
+  return results.size() == 1 ? results[0] : at::cat(results);
+}
+
+at::Tensor as_rows(const at::Tensor& image) { return dense(image).permute({0, 2, 3, 1}).flatten(0, 2); }
+
+at::Tensor as_image(const at::Tensor& rows, const at::Tensor& like) {
+  return rows.view({like.size(0), like.size(2), like.size(3), rows.size(1)}).permute({0, 3, 1, 2});
+}
+
 }  // namespace
 
 at::Tensor SimulatedEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const {
-  return convolve(decode(x), decode(w), shape);
+  const at::Tensor input = decode(x), weight = decode(w);
+  if (is_matrix_product(shape, input)) {
+    return as_image(at::mm(as_rows(input), weight.reshape({shape.weight[0], shape.weight[1]}).t()), input);
+  }
+  if (!is_small(shape, input)) return convolve(input, weight, shape);
+  return image_by_image(shape, input, [&](const at::Tensor& image, const ConvShape& one) {
+    return convolve(image, weight, one);
+  });
 }
 
 at::Tensor SimulatedEngine::conv2d_input_gradient(const Quantized& dy, const Quantized& w,
                                                   const ConvShape& shape, const at::Tensor& onto) const {
   const at::Tensor error = decode(dy);
-  // The values of the input do not matter to its gradient, only its size and layout do: this is never
-  // touched.
-  const at::Tensor input_like =
-      at::empty(shape.input, error.options().memory_format(at::MemoryFormat::ChannelsLast));
-  at::Tensor dx = std::get<0>(at::convolution_backward(error, input_like, decode(w), kNothing, shape.stride,
-                                                       shape.padding, {1, 1}, false, {0, 0}, shape.groups,
-                                                       {true, false, false}));
+  if (is_matrix_product(shape, error)) {
+    at::Tensor dx =
+        as_image(at::mm(as_rows(error), decode(w).reshape({shape.weight[0], shape.weight[1]})), error);
+    return onto.defined() ? dx.add_(onto) : dx;
+  }
+  const at::Tensor weight = decode(w);
+  at::Tensor dx = is_small(shape, error) ? image_by_image(shape, error,
+                                                          [&](const at::Tensor& image, const ConvShape& one) {
+                                                            return input_gradient(image, weight, one);
+                                                          })
+                                         : input_gradient(error, weight, shape);
   return onto.defined() ? dx.add_(onto) : dx;
 }
 

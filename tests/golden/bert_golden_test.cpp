@@ -31,9 +31,15 @@ class GoldenBert : public testing::Test {
     execution_->engine = engine_under_test();
     execution_->stochastic = false;
     attach_layers(model_, execution_, LayerRules());
+    load();
+  }
+
+  // Times 1 + perturbation · normal noise.
+  void load(double perturbation = 0, std::uint64_t seed = 0) {
     const torch::NoGradGuard no_grad;
     for (const auto& item : model_.named_parameters()) {
-      item.value().copy_(file_["init." + recorded_name(item.key())]);
+      const torch::Tensor recorded = file_["init." + recorded_name(item.key())];
+      item.value().copy_(recorded * (1 + perturbation * normal(recorded.sizes(), seed)));
     }
   }
 
@@ -63,11 +69,25 @@ TEST_F(GoldenBert, Logits) {
   }
 }
 
+// An error that lies half way between two codes goes to one or the other by the last bit of a sum: the recorded gradients
+// are to be no further from ours than 1.5 times what ours move by when the weights are off by a rounding, as in
+// models_golden_test.cpp, or kTolerance where they do not move.
 TEST_F(GoldenBert, Gradients) {
+  std::map<std::string, double> spread;
   pass("step1");
+  std::map<std::string, torch::Tensor> ours;
+  for (const auto& item : model_.named_parameters()) ours[item.key()] = item.value().grad().clone();
+  for (std::uint64_t neighbour = 1; neighbour <= 6; ++neighbour) {
+    load(1e-7, neighbour);
+    pass("step1");
+    for (const auto& item : model_.named_parameters()) {
+      const double moved = (item.value().grad() - ours[item.key()]).abs().max().item<double>();
+      spread[item.key()] = std::max(spread[item.key()], moved);
+    }
+  }
   for (const auto& item : model_.named_parameters()) {
     torch::Tensor recorded = file_["step1.grad." + recorded_name(item.key())];
-    torch::Tensor gradient = item.value().grad();
+    torch::Tensor gradient = ours[item.key()];
     // A bias of all keys moves all scores of a row alike, which the softmax does not see: what is left are roundings, to be
     // seen beside the weight's gradient.
     if (item.key().ends_with("key.bias")) {
@@ -76,7 +96,9 @@ TEST_F(GoldenBert, Gradients) {
       recorded = torch::cat({recorded, beside});
       gradient = torch::cat({gradient, beside});
     }
-    EXPECT_TRUE(close_to(gradient, recorded, kTolerance)) << item.key();
+    const double moves = 1.5 * spread[item.key()] / recorded.abs().max().item<double>();
+    EXPECT_LT(moves, 2.0 / 255) << item.key() << ": more than a code on a border";
+    EXPECT_TRUE(close_to(gradient, recorded, std::max(kTolerance, moves))) << item.key();
   }
 }
 
