@@ -76,9 +76,10 @@ class Detector {
     place_image(image, fit, view_, /*flip=*/false, width, pixels.data_ptr<float>());
     const Evaluating evaluating(*model_, *execution_, bits_);
     const DetectorOutput output = model_->forward(pixels.permute({0, 3, 1, 2}).to(device_));
+    const std::vector<ImageFit> fits{fit};
+    const auto all = find_objects(output, make_anchors(height, width).to(device_), fits);
     std::vector<Detection> found;
-    for (Detection detection :
-         find_objects(output, make_anchors(height, width).to(device_), std::vector<ImageFit>{fit}).at(0)) {
+    for (Detection detection : all.at(0)) {
       if (detection.score < least_score) continue;
       detection.box = clipped(scaled(detection.box, 1 / fit.scale), image.width, image.height);
       found.push_back(detection);
