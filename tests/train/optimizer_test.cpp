@@ -189,7 +189,7 @@ TEST_F(ClipGradients, TheNormTellsOfAGradientThatIsNotFinite) {
 }
 
 // A gradient larger than what libtorch sums with one thread, in channels-last order as a convolution's is.
-TEST(ClipGradients, TheNormDoesNotDependOnTheNumberOfThreads) {
+TEST_F(ClipGradients, TheNormDoesNotDependOnTheNumberOfThreads) {
   const torch::Tensor gradient = normal({64, 130, 3, 3}, 1).contiguous(torch::MemoryFormat::ChannelsLast);
   const torch::Tensor parameter =
       torch::zeros({64, 130, 3, 3}).contiguous(torch::MemoryFormat::ChannelsLast).requires_grad_();
