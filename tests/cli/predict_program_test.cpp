@@ -44,6 +44,7 @@ class PredictProgram : public testing::Test {
     recipe.train_set = recipe.test_set = "train:2";
     recipe.resize = 40;
     recipe.model = "retinanet18";
+    recipe.schedule = "static";
     recipe.bits = "8:8";
     recipe.steps = 6;
     recipe.batch = 2;

@@ -91,6 +91,16 @@ torch::Tensor through(const torch::Tensor& x, RangeGroup group, int bits,
   return is_float_bits(bits) ? x : decode(encode(x, measure_range(x, group), bits, noise));
 }
 
+// The error of a linear layer over batch × positions has a range for each position, over the batch; any other one for all.
+torch::Tensor rounded_error(const torch::Tensor& error, bool by_position, int bits, const Noise& noise) {
+  if (!by_position || is_float_bits(bits)) return through(error, RangeGroup::kTensor, bits, noise);
+  const std::int64_t items = error.size(0);
+  const torch::Tensor rows = error.reshape({items, -1, error.size(-1)});
+  const torch::Tensor low = rows.amin({0, 2}), high = rows.amax({0, 2});
+  const Range range{low.repeat({items}), (high - low).repeat({items})};
+  return decode(encode(error.reshape({-1, error.size(-1)}), range, bits, noise)).view(error.sizes());
+}
+
 struct Gradients {
   torch::Tensor y, x, weight, bias;
 };
@@ -142,7 +152,8 @@ class QuantLayers : public testing::TestWithParam<Kind> {
     const torch::Tensor b = through(bias().detach(), RangeGroup::kTensor, bias_bits).clone().requires_grad_();
     const torch::Tensor y = GetParam().product(x, w, b);
     const torch::Tensor error = error_of(y);
-    const torch::Tensor rounded = through(error, RangeGroup::kTensor, bits.backward, noise);
+    const bool by_position = GetParam().quantises_bias && error.dim() > 2;  // a linear layer's
+    const torch::Tensor rounded = rounded_error(error, by_position, bits.backward, noise);
     const torch::Tensor dx = torch::autograd::grad({y}, {x}, {rounded}, true)[0];
     const auto parameters = torch::autograd::grad({y}, {w, b}, {bifurcate ? error : rounded});
     return {y.detach(), dx, parameters[0], parameters[1]};
