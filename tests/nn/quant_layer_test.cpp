@@ -152,7 +152,7 @@ class QuantLayers : public testing::TestWithParam<Kind> {
     const torch::Tensor b = through(bias().detach(), RangeGroup::kTensor, bias_bits).clone().requires_grad_();
     const torch::Tensor y = GetParam().product(x, w, b);
     const torch::Tensor error = error_of(y);
-    const bool by_position = GetParam().quantises_bias && error.dim() > 2;  // a linear layer's
+    const bool by_position = GetParam().quantises_bias && error.dim() == 3;  // a linear layer's
     const torch::Tensor rounded = rounded_error(error, by_position, bits.backward, noise);
     const torch::Tensor dx = torch::autograd::grad({y}, {x}, {rounded}, true)[0];
     const auto parameters = torch::autograd::grad({y}, {w, b}, {bifurcate ? error : rounded});
@@ -208,6 +208,9 @@ TEST_P(QuantLayers, BackwardUsesTheBitsOfTheCall) {
   execution_->bits = {4, 5};
   execution_->stochastic = true;
   const Gradients undisturbed = run();
+  execution_->step += 1;  // another step, and back: a further call in the same one would draw anew
+  run();
+  execution_->step -= 1;
   const Gradients result = run([&] {
     execution_->bits = {2, 2};
     execution_->step += 1;
