@@ -1,4 +1,3 @@
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -74,16 +73,7 @@ TEST_F(LanguageModels, ASampleIsTheFirstWindows) {
 }
 
 TEST_F(LanguageModels, DoNotDependOnTheNumberOfThreads) {
-  std::vector<std::string> checkpoints;
-  const int before = at::get_num_threads();
-  for (const int threads : {1, 2, 3}) {
-    at::set_num_threads(threads);
-    train(recipe_, folder_ / std::to_string(threads));
-    checkpoints.push_back(last_checkpoint(recipe_, folder_ / std::to_string(threads)));
-  }
-  at::set_num_threads(before);
-  EXPECT_EQ(checkpoints[0], checkpoints[1]);
-  EXPECT_EQ(checkpoints[0], checkpoints[2]);
+  expect_run_independent_of_threads(recipe_, folder_.path());
 }
 
 TEST_F(LanguageModels, Learn) {

@@ -1,5 +1,4 @@
 // What a resumed run must be: byte for byte the run that was never interrupted.
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "lowtide/base/error.h"
@@ -77,18 +76,7 @@ class SmallRun : public testing::Test {
 };
 
 TEST_F(SmallRun, DoesNotDependOnTheNumberOfThreads) {
-  std::vector<std::string> checkpoints;
-  const int before = at::get_num_threads();
-  for (const int threads : {1, 2, 3}) {
-    at::set_num_threads(threads);
-    recipe_.loader_threads = threads;
-    const fs::path run = folder_ / std::to_string(threads);
-    train(recipe_, run);
-    checkpoints.push_back(last_checkpoint(recipe_, run));
-  }
-  at::set_num_threads(before);
-  EXPECT_EQ(checkpoints[0], checkpoints[1]);
-  EXPECT_EQ(checkpoints[0], checkpoints[2]);
+  expect_run_independent_of_threads(recipe_, folder_.path());
 }
 
 TEST_F(SmallRun, Learns) {

@@ -1,5 +1,6 @@
 #include "tests/train/resumed.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "lowtide/io/jsonl.h"
@@ -53,6 +54,21 @@ void expect_resumes_exactly(Recipe recipe, const fs::path& folder, const std::ve
     EXPECT_EQ(resumed_result.at("valid"), result.at("valid")) << "after step " << step;
     EXPECT_EQ(timeless_metrics(resumed), timeless_metrics(whole)) << "after step " << step;
   }
+}
+
+void expect_run_independent_of_threads(Recipe recipe, const fs::path& folder) {
+  std::vector<std::string> checkpoints;
+  const int before = at::get_num_threads();
+  for (const int threads : {1, 2, 3}) {
+    at::set_num_threads(threads);
+    recipe.loader_threads = threads;
+    const fs::path run = folder / std::to_string(threads);
+    train(recipe, run);
+    checkpoints.push_back(last_checkpoint(recipe, run));
+  }
+  at::set_num_threads(before);
+  EXPECT_EQ(checkpoints[0], checkpoints[1]);
+  EXPECT_EQ(checkpoints[0], checkpoints[2]);
 }
 
 }  // namespace lowtide

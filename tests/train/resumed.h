@@ -25,4 +25,7 @@ std::vector<Json> timeless_metrics(const std::filesystem::path& folder);
 void expect_resumes_exactly(Recipe recipe, const std::filesystem::path& folder,
                             const std::vector<std::int64_t>& steps);
 
+// Trains with one, two and three threads, of which as many read ahead; expects the same last checkpoint.
+void expect_run_independent_of_threads(Recipe recipe, const std::filesystem::path& folder);
+
 }  // namespace lowtide

@@ -9,7 +9,8 @@
 namespace lowtide::integer {
 namespace {
 
-// Columns are packed by several threads where there is work for them: a core moves about a byte a nanosecond here.
+// Columns are packed by several threads where each has some 100 µs of work, at about a byte a nanosecond (estimated, not
+// measured).
 constexpr std::int64_t kPackedBytesAThread = 100'000;
 
 template <typename Pack>
