@@ -88,7 +88,7 @@ void count_bytes(benchmark::State& state, std::int64_t bytes_an_element) {
 
 void statistics(benchmark::State& state) {
   const torch::Tensor x = activation(1);
-  for (auto _ : state) benchmark::DoNotOptimize(cpu::channel_statistics(x));
+  for (auto _ : state) benchmark::DoNotOptimize(cpu::ChannelMoments().of(x));
   count_bytes(state, 4);
 }
 BENCHMARK(statistics)->Name("norm/statistics")->Unit(benchmark::kMillisecond)->UseRealTime();
@@ -96,7 +96,7 @@ BENCHMARK(statistics)->Name("norm/statistics")->Unit(benchmark::kMillisecond)->U
 void normalise_to_codes(benchmark::State& state) {
   const torch::Tensor x = activation(1);
   const cpu::ChannelMap map = channel_map();
-  const Range range = map.range(cpu::channel_statistics(x));
+  const Range range = map.range(cpu::ChannelMoments().of(x));
   for (auto _ : state) benchmark::DoNotOptimize(cpu::encode_mapped(x, map, range, 8));
   count_bytes(state, 5);
 }
@@ -114,7 +114,7 @@ void normalise_backward(benchmark::State& state) {
   const torch::Tensor x = activation(1), dy = activation(2);
   const cpu::ChannelMap map = channel_map();
   const std::vector<float> inverse(16, 1.0f);
-  for (auto _ : state) benchmark::DoNotOptimize(cpu::map_backward(dy, x, map, inverse, {}, false));
+  for (auto _ : state) benchmark::DoNotOptimize(cpu::MapBackward(x, map, inverse, {}).of(dy, false));
   count_bytes(state, 20);
 }
 BENCHMARK(normalise_backward)->Name("norm/backward")->Unit(benchmark::kMillisecond)->UseRealTime();

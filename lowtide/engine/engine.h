@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lowtide/engine/image_watcher.h"
 #include "lowtide/quant/quantizer.h"
 
 namespace lowtide {
@@ -67,10 +68,12 @@ class Engine {
   // Whether what surrounds the products (normalisation, ReLU, quantiser) is to be fused into few passes over memory.
   virtual bool fuses() const { return false; }
 
-  virtual at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const = 0;
+  virtual at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape,
+                            ImageWatcher* watcher = nullptr) const = 0;
   // Added to `onto` where that is given, which may be written over.
   virtual at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                           const at::Tensor& onto = {}) const = 0;
+                                           const at::Tensor& onto = {},
+                                           ImageWatcher* watcher = nullptr) const = 0;
   virtual at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
                                             const ConvShape& shape) const = 0;
 

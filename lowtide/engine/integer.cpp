@@ -30,22 +30,24 @@ std::int64_t kernel_terms(const ConvShape& shape, std::int64_t channels) {
 
 IntegerEngine::IntegerEngine(integer::InstructionSet set) : tiles_(integer::tile_kernels(set)) {}
 
-at::Tensor IntegerEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const {
+at::Tensor IntegerEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape,
+                                 ImageWatcher* watcher) const {
   if (!fits(x, w, kernel_terms(shape, shape.weight[1]))) return simulated_.conv2d(x, w, shape);
-  if (integer::is_depthwise(shape)) return integer::depthwise(x, w, shape, tiles_);
-  return integer::conv2d(x, w, shape, tiles_);
+  if (integer::is_depthwise(shape)) return integer::depthwise(x, w, shape, watcher, tiles_);
+  return integer::conv2d(x, w, shape, watcher, tiles_);
 }
 
 at::Tensor IntegerEngine::conv2d_input_gradient(const Quantized& dy, const Quantized& w,
-                                                const ConvShape& shape, const at::Tensor& onto) const {
+                                                const ConvShape& shape, const at::Tensor& onto,
+                                                ImageWatcher* watcher) const {
   if (!fits(dy, w, kernel_terms(shape, shape.weight[0] / shape.groups))) {
     return simulated_.conv2d_input_gradient(dy, w, shape, onto);
   }
   if (integer::is_depthwise(shape)) {
-    at::Tensor dx = integer::depthwise_input_gradient(dy, w, shape, tiles_);
-    return onto.defined() ? dx.add_(onto) : dx;
+    if (!onto.defined()) return integer::depthwise_input_gradient(dy, w, shape, watcher, tiles_);
+    return integer::depthwise_input_gradient(dy, w, shape, nullptr, tiles_).add_(onto);
   }
-  return integer::conv2d_input_gradient(dy, w, shape, onto, tiles_);
+  return integer::conv2d_input_gradient(dy, w, shape, onto, watcher, tiles_);
 }
 
 at::Tensor IntegerEngine::conv2d_weight_gradient(const Quantized& dy, const Quantized& x,

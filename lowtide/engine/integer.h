@@ -14,9 +14,11 @@ class IntegerEngine final : public Engine {
 
   std::string name() const override { return "integer"; }
   bool fuses() const override { return true; }
-  at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const override;
+  at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape,
+                    ImageWatcher* watcher = nullptr) const override;
   at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                   const at::Tensor& onto = {}) const override;
+                                   const at::Tensor& onto = {},
+                                   ImageWatcher* watcher = nullptr) const override;
   at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
                                     const ConvShape& shape) const override;
   at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override;

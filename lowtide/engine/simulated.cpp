@@ -110,7 +110,8 @@ at::Tensor as_image(const at::Tensor& rows, const at::Tensor& like) {
 
 }  // namespace
 
-at::Tensor SimulatedEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const {
+at::Tensor SimulatedEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape,
+                                   ImageWatcher* /*watcher*/) const {
   const at::Tensor input = decode(x), weight = decode(w);
   if (is_matrix_product(shape, input)) {
     return as_image(at::mm(as_rows(input), weight.reshape({shape.weight[0], shape.weight[1]}).t()), input);
@@ -122,7 +123,8 @@ at::Tensor SimulatedEngine::conv2d(const Quantized& x, const Quantized& w, const
 }
 
 at::Tensor SimulatedEngine::conv2d_input_gradient(const Quantized& dy, const Quantized& w,
-                                                  const ConvShape& shape, const at::Tensor& onto) const {
+                                                  const ConvShape& shape, const at::Tensor& onto,
+                                                  ImageWatcher* /*watcher*/) const {
   const at::Tensor error = decode(dy);
   if (is_matrix_product(shape, error)) {
     at::Tensor dx =

@@ -41,6 +41,7 @@ Activation carry_out(const c10::intrusive_ptr<NormCall>& norm, const Activation&
   Activation y =
       NormaliseFunction::apply(norm->take_input(), norm->weight, norm->bias, optional(residual.value), norm);
   y.range = norm->range;
+  y.normalisation = norm;
   return y;
 }
 

@@ -24,6 +24,7 @@ class Activation {
   Range range;                            // of the value, undefined where nobody measured it
   c10::intrusive_ptr<ConvCall> producer;  // the convolution whose output this is
   c10::intrusive_ptr<NormCall> pending;
+  c10::intrusive_ptr<NormCall> normalisation;  // that made the value
 
  private:
   std::shared_ptr<Quantized> codes_ = std::make_shared<Quantized>();

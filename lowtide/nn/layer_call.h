@@ -4,9 +4,11 @@
 #include <torch/custom_class.h>
 
 #include <memory>
+#include <optional>
 
 #include "lowtide/base/torch_compat.h"
 #include "lowtide/engine/engine.h"
+#include "lowtide/nn/norm_kernels.h"
 #include "lowtide/schedule/bits.h"
 
 namespace lowtide {
@@ -29,8 +31,11 @@ struct LayerCall : torch::CustomClassHolder {
   Range input_range;
   Quantized input, weight;  // the operands of the forward product
 
-  // The range of the gradient at the output, told by whoever computed it, so that it need not be read for that alone.
-  void announce_error(const at::Tensor& gradient, const Range& range);
+  // What whoever computed the gradient at the output knows of it: its range, so that it need not be read for that alone;
+  // or its codes, and then `gradient` is a placeholder.
+  void announce_error(const at::Tensor& gradient, const Range& range, const Quantized& codes);
+  // Set where the codes are all that is wanted of the gradient at the output, and can be made piece by piece.
+  std::optional<StretchEncoder::Format> error_format() const;
   LayerError quantise_error(const at::Tensor& output_gradient) const;
   void release();
 
@@ -39,14 +44,16 @@ struct LayerCall : torch::CustomClassHolder {
       nullptr;  // the gradient's memory and version: a sum of several gradients is another tensor
   std::int64_t announced_version_ = 0;
   Range announced_range_;
+  Quantized announced_codes_;
 };
 
 // A convolution's call; its output can be computed again from the operands.
 struct ConvCall : LayerCall {
   ConvShape shape;
-  at::Tensor bias;  // undefined without one
+  at::Tensor bias;                               // undefined without one
+  std::unique_ptr<cpu::ChannelMoments> moments;  // of the output, where a normalisation is to be expected
 
-  at::Tensor output() const;
+  at::Tensor output(ImageWatcher* watcher = nullptr) const;
   // Whether whoever needs the output in its backward pass had better compute it again than keep it.
   bool output_is_cheap() const;
 };

@@ -53,7 +53,9 @@ bool NormActImpl::fuses(const Activation& x) const {
 c10::intrusive_ptr<NormCall> NormActImpl::start(const Activation& x) {
   const torch::NoGradGuard no_grad;
   const at::Tensor input = dense(x.value.detach());
-  const cpu::ChannelStatistics statistics = cpu::channel_statistics(input);
+  const cpu::ChannelStatistics statistics =
+      x.producer->moments ? x.producer->moments->of(input) : cpu::ChannelMoments().of(input);
+  x.producer->moments.reset();
   const auto call = c10::make_intrusive<NormCall>();
   call->input = x.value;
   call->producer = x.producer;

@@ -8,13 +8,21 @@ at::Tensor NormCall::take_input() {
   return taken;
 }
 
+ImageWatcher* NormCall::gradient_watcher() {
+  if (!back_) {
+    back_ = std::make_unique<cpu::MapBackward>(input.defined() ? input : producer->output(), map,
+                                               inverse_deviation, positive);
+    input.reset();
+    positive.reset();
+  }
+  return back_.get();
+}
+
 cpu::MapGradients NormCall::backward(const at::Tensor& gradient, bool wants_residual) {
-  const at::Tensor x = input.defined() ? input : producer->output();
-  cpu::MapGradients result =
-      cpu::map_backward(dense(gradient), x, map, inverse_deviation, positive, wants_residual);
-  producer->announce_error(result.input, result.input_range);
-  input.reset();
-  positive.reset();
+  gradient_watcher();
+  cpu::MapGradients result = back_->of(dense(gradient), wants_residual, producer->error_format());
+  producer->announce_error(result.input, result.input_range, result.input_codes);
+  back_.reset();
   return result;
 }
 

@@ -22,7 +22,13 @@ struct NormCall : torch::CustomClassHolder {
 
   // Gives the input away. It is kept for the backward pass, unless it is cheaper computed again from its codes.
   at::Tensor take_input();
+
+  // For whoever computes the gradient that backward() will get.
+  ImageWatcher* gradient_watcher();
   cpu::MapGradients backward(const at::Tensor& gradient, bool wants_residual);
+
+ private:
+  std::unique_ptr<cpu::MapBackward> back_;
 };
 
 }  // namespace lowtide

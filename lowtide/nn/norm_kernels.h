@@ -3,8 +3,11 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
+#include "lowtide/engine/engine.h"
 #include "lowtide/quant/quantizer.h"
 
 namespace lowtide::cpu {
@@ -12,13 +15,34 @@ namespace lowtide::cpu {
 // What surrounds a convolution on the CPU, in as few passes over memory as there can be: batch normalisation, the
 // residual, ReLU, the ranges for the quantiser, and the way back. All tensors are channels-last. Sums are cut by size
 // alone, so results do not depend on the number of threads.
+struct Layout;
+struct MapTables;
 
 // Of each channel; NaN where the channel holds anything that is not finite.
 struct ChannelStatistics {
   std::vector<float> mean, variance;  // the variance biased
   std::vector<float> low, high;
 };
-ChannelStatistics channel_statistics(const at::Tensor& x);
+
+// Takes them of a tensor, or of a convolution's output while it is being computed.
+class ChannelMoments final : public ImageWatcher {
+ public:
+  ChannelMoments();
+  ~ChannelMoments() override;
+  void begin(const at::Tensor& x) override;
+  void image(std::int64_t index) override;
+
+  // Of the tensor that was watched; of another one by going through it now.
+  ChannelStatistics of(const at::Tensor& x);
+
+ private:
+  void take(std::int64_t chunk);
+  void join_channel(std::int64_t channel, ChannelStatistics& result) const;
+
+  const float* x_ = nullptr;  // not the tensor: whoever computes it may own this
+  std::unique_ptr<Layout> layout_;
+  std::vector<float> mean_, squares_, low_, high_;  // of each chunk, a number for each lane
+};
 
 // z = (x - mean) · factor + bias, then ReLU perhaps.
 struct ChannelMap {
@@ -44,14 +68,43 @@ MappedSum map_and_add(const at::Tensor& x, const ChannelMap& map, const at::Tens
 
 // The gradient at x from that at the result, through ReLU and normalisation by the batch's own statistics.
 struct MapGradients {
-  at::Tensor input;
+  at::Tensor input;       // where its codes were asked for, a placeholder of NaN that takes no memory
+  Quantized input_codes;  // undefined unless asked for
   Range input_range;
   at::Tensor weight, bias;
   at::Tensor residual;  // the gradient before the normalisation; undefined unless asked for
 };
-// `positive` as map_and_add gave it; where it gave none, ReLU's sign is found again from x.
-MapGradients map_backward(const at::Tensor& gradient, const at::Tensor& x, const ChannelMap& map,
-                          const std::vector<float>& inverse_deviation, const at::Tensor& positive,
-                          bool wants_residual);
+
+// Half of it can be done while the gradient at the result is being computed. What ReLU stopped is then set to zero in
+// that gradient itself.
+class MapBackward final : public ImageWatcher {
+ public:
+  // `positive` as map_and_add gave it; where it gave none, ReLU's sign is found again from x.
+  MapBackward(at::Tensor x, const ChannelMap& map, std::vector<float> inverse_deviation, at::Tensor positive);
+  ~MapBackward() override;
+  void begin(const at::Tensor& gradient) override;
+  void image(std::int64_t index) override;
+
+  // From the gradient that was watched; from another one by going through it now.
+  MapGradients of(const at::Tensor& gradient, bool wants_residual,
+                  const std::optional<StretchEncoder::Format>& as_codes = std::nullopt);
+
+ private:
+  void take(std::int64_t chunk, const float* gradient, float* masked);
+  struct Terms;  // of dx, for every lane
+  Terms finish_sums(MapGradients& result) const;
+  Range write_gradient(const at::Tensor& masked, const Terms& terms, float* dx) const;
+  Quantized encode_gradient(const at::Tensor& masked, const Terms& terms, const Range& range,
+                            const StretchEncoder::Format& format) const;
+
+  const at::Tensor x_, positive_;
+  const bool relu_;
+  const std::vector<float> inverse_deviation_;
+  const std::unique_ptr<const Layout> layout_;
+  const std::unique_ptr<const MapTables> tables_;
+  std::vector<float> sum_, product_;  // of each chunk, a number for each lane
+  at::Tensor watched_;
+  std::int64_t watched_version_ = 0;
+};
 
 }  // namespace lowtide::cpu

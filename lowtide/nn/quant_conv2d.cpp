@@ -11,7 +11,7 @@ namespace {
 // The product; the input's codes are in the call already.
 at::Tensor convolve(const at::Tensor& weight, ConvCall& call) {
   call.weight = encode(weight, measure_range(weight, RangeGroup::kRow), call.bits.forward);
-  return call.output();
+  return call.output(call.moments.get());
 }
 
 // Over items and positions. libtorch cuts a sum of neighbours by its results alone, so that no thread has a part of one: on
@@ -25,11 +25,13 @@ struct ConvGradients {
   at::Tensor input, weight, bias;
 };
 
-ConvGradients convolve_backward(const at::Tensor& gradient, ConvCall& call, const at::Tensor& onto = {}) {
+ConvGradients convolve_backward(const at::Tensor& gradient, ConvCall& call, const at::Tensor& onto = {},
+                                ImageWatcher* watcher = nullptr) {
   const LayerError error = call.quantise_error(gradient);
   ConvGradients result;
   if (call.needs_input_gradient) {
-    result.input = call.engine->conv2d_input_gradient(error.for_input, call.weight, call.shape, onto);
+    result.input =
+        call.engine->conv2d_input_gradient(error.for_input, call.weight, call.shape, onto, watcher);
   }
   result.weight = call.engine->conv2d_weight_gradient(error.for_weight, call.input, call.shape);
   if (call.bias.defined()) result.bias = channel_sums(decode(error.for_weight));
@@ -54,22 +56,29 @@ class ConvFunction : public torch::autograd::Function<ConvFunction> {
   }
 };
 
-// Gives its input on as a second output.
+// Gives its input on as a second output. Both readers' gradients are summed here, so that the normalisation that made
+// the input can watch.
 class BranchFunction : public torch::autograd::Function<BranchFunction> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& x, const at::Tensor& weight,
                                                 const Optional<at::Tensor>& /*bias*/,
+                                                const c10::intrusive_ptr<NormCall>& normalisation,
                                                 const c10::intrusive_ptr<ConvCall>& call) {
     context->saved_data["call"] = c10::IValue::make_capsule(call);
+    if (normalisation) context->saved_data["norm"] = c10::IValue::make_capsule(normalisation);
     return {convolve(weight, *call), x};
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     const auto call = c10::static_intrusive_pointer_cast<ConvCall>(context->saved_data["call"].toCapsule());
-    const ConvGradients result = convolve_backward(gradients[0], *call, gradients[1]);
-    return {result.input, result.weight, result.bias, {}};
+    ImageWatcher* watcher = nullptr;
+    if (const auto norm = context->saved_data.find("norm"); norm != context->saved_data.end()) {
+      watcher = c10::static_intrusive_pointer_cast<NormCall>(norm->second.toCapsule())->gradient_watcher();
+    }
+    const ConvGradients result = convolve_backward(gradients[0], *call, gradients[1], watcher);
+    return {result.input, result.weight, result.bias, {}, {}};
   }
 };
 
@@ -91,7 +100,7 @@ class NormConvFunction : public torch::autograd::Function<NormConvFunction> {
                                                  const torch::autograd::variable_list& gradients) {
     const auto norm = c10::static_intrusive_pointer_cast<NormCall>(context->saved_data["norm"].toCapsule());
     const auto call = c10::static_intrusive_pointer_cast<ConvCall>(context->saved_data["call"].toCapsule());
-    const ConvGradients conv = convolve_backward(gradients[0], *call);
+    const ConvGradients conv = convolve_backward(gradients[0], *call, {}, norm->gradient_watcher());
     const cpu::MapGradients result = norm->backward(conv.input, /*wants_residual=*/false);
     return {result.input, result.weight, result.bias, conv.weight, conv.bias, {}, {}};
   }
@@ -119,6 +128,10 @@ c10::intrusive_ptr<ConvCall> QuantConv2dImpl::start(const at::Tensor& x) const {
   call->shape.groups = options.groups;
   if (bias.defined()) call->bias = bias.detach();
   prepare(*call, x.requires_grad());
+  // A convolution without a bias is one that a normalisation follows.
+  if (is_training() && call->engine->fuses() && !bias.defined()) {
+    call->moments = std::make_unique<cpu::ChannelMoments>();
+  }
   return call;
 }
 
@@ -142,7 +155,8 @@ std::pair<Activation, Activation> QuantConv2dImpl::branch(const Activation& x) {
   if (!call->engine->fuses() || !call->needs_input_gradient) return {forward(x), x};
   call->input_range = input_range_.of(x, call->bits.forward, is_training());
   call->input = x.encoded(call->input_range, call->bits.forward);
-  const torch::autograd::variable_list outputs = BranchFunction::apply(x.value, weight, optional(bias), call);
+  const torch::autograd::variable_list outputs =
+      BranchFunction::apply(x.value, weight, optional(bias), x.normalisation, call);
   Activation other = x;
   other.value = outputs[1];
   return {finish(outputs[0], call), other};

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "lowtide/quant/quantized.h"
+#include "lowtide/quant/quantizer_kernels.h"
 
 namespace lowtide {
 
@@ -67,6 +68,30 @@ Range measure_range(const at::Tensor& x, RangeGroup group);
 // scale = max(range / (2^bits - 1), 1e-8); code = round_half_even(clamp((x - min) / scale [+ noise], 0,
 // 2^bits - 1)). Bits of 0, and of 24 and more, return x itself.
 Quantized encode(const at::Tensor& x, const Range& range, int bits, const Noise& noise = Noise::none());
+
+// encode() of a tensor that never exists as a whole, on the CPU: its floats are given a stretch at a time, in any order
+// and by any thread. With one range for all, at most 8 bits, and noise that is drawn if there is any.
+class StretchEncoder {
+ public:
+  struct Format {
+    int bits = 0;
+    Noise noise = Noise::none();
+
+    bool fits() const { return bits >= 1 && bits <= kByteBits && !noise.values().defined(); }
+  };
+
+  // The codes lie in memory as `like` does.
+  StretchEncoder(const at::Tensor& like, const Range& range, const Format& format);
+
+  // x[0] is element `first` of the tensor in memory.
+  void encode(const float* x, std::int64_t first, std::int64_t n) const;
+  const Quantized& codes() const { return codes_; }
+
+ private:
+  Quantized codes_;
+  bool noisy_;
+  NoiseCounter counter_;
+};
 
 // code * scale + offset, as float32.
 at::Tensor decode(const Quantized& x);

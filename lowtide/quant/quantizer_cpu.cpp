@@ -147,8 +147,7 @@ void measure_range(const RangeArguments& a, void*) {
 void encode(const EncodeArguments& a, void*) {
   const float top = static_cast<float>((1 << a.bits) - 1);
   for (std::int64_t row = 0; row < a.rows; ++row) {
-    const float scale = a.range[row] / top;
-    a.scale[row] = scale < 1e-8f ? 1e-8f : scale;  // a NaN stays one
+    a.scale[row] = scale_of(a.range[row], top);
   }
   for_each_chunk(a.rows * a.length, [&](std::int64_t begin, std::int64_t end) {
     alignas(64) std::array<float, kChunk> drawn;
@@ -190,5 +189,19 @@ void decode(const DecodeArguments& a, void*) {
 }  // namespace
 
 const QuantizerKernels kCpuQuantizer{measure_range, encode, decode};
+
+void encode_stretch(const StretchArguments& a) {
+  alignas(64) std::array<float, kChunk + kNoiseBlock> drawn;
+  for (std::int64_t done = 0; done < a.n; done += kChunk) {
+    const std::int64_t n = std::min(kChunk, a.n - done);
+    if (!a.counter) {
+      encode_bytes<false>(a.x + done, a.code + done, n, a.min, a.scale, a.top, nullptr);
+      continue;
+    }
+    const std::int64_t into_block = (a.first + done) % kNoiseBlock;
+    fill_noise(*a.counter, a.first + done - into_block, into_block + n, drawn.data());
+    encode_bytes<true>(a.x + done, a.code + done, n, a.min, a.scale, a.top, drawn.data() + into_block);
+  }
+}
 
 }  // namespace lowtide

@@ -84,11 +84,6 @@ void measure_range(const RangeArguments& a, void* opaque_stream) {
   cudaFreeAsync(partial, stream);
 }
 
-__device__ float scale_of(float range, float top) {
-  const float scale = range / top;
-  return scale < 1e-8f ? 1e-8f : scale;  // a NaN stays one
-}
-
 template <typename Code>
 __global__ void encode_kernel(EncodeArguments a, NoiseCounter counter, bool drawn) {
   const std::int64_t n = a.rows * a.length;

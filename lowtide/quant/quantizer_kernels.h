@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "lowtide/base/random.h"
+
 // The quantiser's kernels on plain memory: no torch, so that nvcc and the host compiler read them in a
 // moment. A tensor is `rows` rows of `length` elements with a range each; a whole-tensor range is one row.
 
@@ -11,6 +13,11 @@ struct NoiseCounter {
   std::uint32_t key0 = 0, key1 = 0;      // seed and purpose
   std::uint32_t c1 = 0, c2 = 0, c3 = 0;  // step (low, high), tensor
 };
+
+LOWTIDE_HOST_DEVICE inline float scale_of(float range, float top) {
+  const float scale = range / top;
+  return scale < 1e-8f ? 1e-8f : scale;  // a NaN stays one
+}
 
 struct RangeArguments {
   const float* x = nullptr;
@@ -48,6 +55,18 @@ struct QuantizerKernels {
 };
 
 extern const QuantizerKernels kCpuQuantizer;
+
+// A stretch of a tensor that has one range, as bytes, on the CPU.
+struct StretchArguments {
+  const float* x = nullptr;
+  std::uint8_t* code = nullptr;  // out
+  std::int64_t first = 0;        // the index of x[0] in the tensor, which its noise goes by
+  std::int64_t n = 0;
+  float min = 0, scale = 0, top = 0;
+  const NoiseCounter* counter = nullptr;  // noise is drawn from here, or there is none
+};
+void encode_stretch(const StretchArguments& arguments);
+
 extern const QuantizerKernels kCudaQuantizer;  // only in builds with CUDA
 
 }  // namespace lowtide

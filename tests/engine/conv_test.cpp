@@ -120,6 +120,52 @@ TEST_P(EngineConv, WeightGradient) {
   });
 }
 
+// Keeps each image as it was when the engine said that it was complete.
+class Keeper final : public ImageWatcher {
+ public:
+  void begin(const torch::Tensor& result) override {
+    result_ = result;
+    kept_ = torch::full_like(result, -1);
+    told_.assign(static_cast<std::size_t>(result.size(0)), 0);
+  }
+  void image(std::int64_t index) override {
+    kept_[index].copy_(result_[index]);
+    ++told_[static_cast<std::size_t>(index)];
+  }
+  void expect_saw(const torch::Tensor& result) const {
+    if (!result_.defined()) return;  // an engine need not tell
+    EXPECT_EQ(result.data_ptr(), result_.data_ptr());
+    EXPECT_TRUE(same(kept_, result));
+    for (const int times : told_) EXPECT_EQ(times, 1);
+  }
+  bool was_told() const { return result_.defined(); }
+
+ private:
+  torch::Tensor result_, kept_;
+  std::vector<int> told_;
+};
+
+TEST_P(EngineConv, AWatcherSeesEachImageOnceAndComplete) {
+  const Operands o = operands(shape_, 8, 8, 8, false);
+  Keeper output, gradient;
+  output.expect_saw(engine_->conv2d(o.x, o.w, shape_, &output));
+  gradient.expect_saw(engine_->conv2d_input_gradient(o.dy, o.w, shape_, {}, &gradient));
+  for (const auto format : {torch::MemoryFormat::ChannelsLast, torch::MemoryFormat::Contiguous}) {
+    const torch::Tensor other = uniform(shape_.input, -1, 1, 4).contiguous(format);
+    Keeper sum;
+    sum.expect_saw(engine_->conv2d_input_gradient(o.dy, o.w, shape_, other, &sum));
+  }
+}
+
+TEST(IntegerConv, TellsAWatcher) {
+  const ConvShape shape = Geometry{8, 16, 8, 8, 16, 3, 1, 1, 1}.shape();
+  const Operands o = operands(shape, 8, 8, 8, false);
+  Keeper output, gradient;
+  make_engine("integer")->conv2d(o.x, o.w, shape, &output);
+  make_engine("integer")->conv2d_input_gradient(o.dy, o.w, shape, {}, &gradient);
+  EXPECT_TRUE(output.was_told() && gradient.was_told());
+}
+
 INSTANTIATE_TEST_SUITE_P(Engines, EngineConv,
                          testing::Combine(testing::ValuesIn(engine_names()), testing::ValuesIn(kGeometries)));
 

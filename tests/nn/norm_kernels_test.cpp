@@ -39,7 +39,7 @@ class NormKernels : public testing::TestWithParam<std::vector<std::int64_t>> {
 };
 
 TEST_P(NormKernels, StatisticsAreThoseOfDoublePrecision) {
-  const cpu::ChannelStatistics s = cpu::channel_statistics(x_);
+  const cpu::ChannelStatistics s = cpu::ChannelMoments().of(x_);
   const torch::Tensor x = x_.to(torch::kDouble);
   EXPECT_TRUE(close_to(torch::tensor(s.mean), x.mean({0, 2, 3}), 1e-6));
   EXPECT_TRUE(
@@ -51,7 +51,7 @@ TEST_P(NormKernels, StatisticsAreThoseOfDoublePrecision) {
 TEST_P(NormKernels, RangeOfTheResultIsExact) {
   for (const bool relu : {false, true}) {
     const cpu::ChannelMap m = map(relu);
-    const Range range = m.range(cpu::channel_statistics(x_)),
+    const Range range = m.range(cpu::ChannelMoments().of(x_)),
                 measured = measure_range(mapped(x_, m), RangeGroup::kTensor);
     EXPECT_TRUE(same(range.min, measured.min));
     EXPECT_TRUE(same(range.range, measured.range));
@@ -93,13 +93,13 @@ TEST_P(NormKernels, Gradients) {
   for (const bool relu : {false, true}) {
     for (const bool with_residual : {false, true}) {
       SCOPED_TRACE(testing::Message() << "relu " << relu << ", residual " << with_residual);
-      const cpu::ChannelStatistics s = cpu::channel_statistics(x_);
+      const cpu::ChannelStatistics s = cpu::ChannelMoments().of(x_);
       const torch::Tensor weight = normal({channels_}, 7) + 2, bias = normal({channels_}, 8);
       const torch::Tensor inverse = 1 / (torch::tensor(s.variance) + 1e-5).sqrt();
       const cpu::ChannelMap m{s.mean, floats(inverse * weight), floats(bias), relu};
       const cpu::MappedSum sum = cpu::map_and_add(x_, m, with_residual ? residual_ : torch::Tensor());
       const cpu::MapGradients g =
-          cpu::map_backward(gradient_, x_, m, floats(inverse), sum.positive, with_residual);
+          cpu::MapBackward(x_, m, floats(inverse), sum.positive).of(gradient_, with_residual);
 
       const auto as_leaf = [](const torch::Tensor& t) {
         return t.to(torch::kDouble).detach().requires_grad_();
@@ -122,12 +122,82 @@ TEST_P(NormKernels, Gradients) {
   }
 }
 
+// In any order, as threads would.
+void show(ImageWatcher& watcher, const torch::Tensor& x) {
+  watcher.begin(x);
+  for (std::int64_t i = x.size(0); i-- > 0;) watcher.image(i);
+}
+
+TEST_P(NormKernels, WatchedStatisticsAreThoseOfTheWhole) {
+  cpu::ChannelMoments moments;
+  show(moments, x_);
+  const cpu::ChannelStatistics watched = moments.of(x_), whole = cpu::ChannelMoments().of(x_);
+  EXPECT_EQ(watched.mean, whole.mean);
+  EXPECT_EQ(watched.variance, whole.variance);
+  EXPECT_EQ(watched.low, whole.low);
+  EXPECT_EQ(watched.high, whole.high);
+  const cpu::ChannelStatistics other = moments.of(gradient_);
+  EXPECT_EQ(other.mean, cpu::ChannelMoments().of(gradient_).mean) << "of a tensor that was not watched";
+}
+
+TEST_P(NormKernels, WatchedGradientsAreThoseOfTheWhole) {
+  for (const bool with_residual : {false, true}) {
+    const cpu::ChannelMap m = map(true);
+    const std::vector<float> ones(static_cast<std::size_t>(channels_), 1.0f);
+    const cpu::MappedSum sum = cpu::map_and_add(x_, m, with_residual ? residual_ : torch::Tensor());
+    const cpu::MapGradients whole = cpu::MapBackward(x_, m, ones, sum.positive).of(gradient_, with_residual);
+    cpu::MapBackward back(x_, m, ones, sum.positive);
+    const torch::Tensor mine = channels_last(gradient_.clone());
+    show(back, mine);
+    const cpu::MapGradients watched = back.of(mine, with_residual);
+    EXPECT_TRUE(same(watched.input, whole.input));
+    EXPECT_TRUE(same(watched.weight, whole.weight));
+    EXPECT_TRUE(same(watched.bias, whole.bias));
+    if (with_residual) {
+      EXPECT_TRUE(same(watched.residual, whole.residual));
+    }
+  }
+}
+
+TEST_P(NormKernels, AGradientThatChangedSinceItWasWatchedIsReadAgain) {
+  const cpu::ChannelMap m = map(true);
+  const std::vector<float> ones(static_cast<std::size_t>(channels_), 1.0f);
+  const cpu::MappedSum sum = cpu::map_and_add(x_, m, residual_);
+  torch::Tensor mine = channels_last(gradient_.clone());
+  cpu::MapBackward back(x_, m, ones, sum.positive);
+  show(back, mine);
+  mine.add_(residual_);  // what ReLU stopped of the first part is gone already, and of the sum it is to go too
+  const cpu::MapGradients got = back.of(mine, true);
+  const cpu::MapGradients whole =
+      cpu::MapBackward(x_, m, ones, sum.positive).of(channels_last(gradient_ + residual_), true);
+  EXPECT_TRUE(same(got.residual, whole.residual));
+  EXPECT_TRUE(same(got.input, whole.input));
+}
+
+TEST_P(NormKernels, CodesOfTheGradientAreThoseThatTheQuantiserMakesOfIt) {
+  const cpu::ChannelMap m = map(true);
+  const std::vector<float> ones(static_cast<std::size_t>(channels_), 1.0f);
+  for (const Noise& noise : {Noise::none(), Noise::drawn({7, 11, 13})}) {
+    for (const int bits : {8, 2}) {
+      const cpu::MapGradients floats_of = cpu::MapBackward(x_, m, ones, {}).of(gradient_, false);
+      const Quantized expected = encode(floats_of.input, floats_of.input_range, bits, noise);
+      const cpu::MapGradients got = cpu::MapBackward(x_, m, ones, {}).of(
+          gradient_, false, StretchEncoder::Format{bits, noise});
+      EXPECT_TRUE(same(got.input_codes.code, expected.code)) << bits << " bits";
+      EXPECT_TRUE(same(got.input_codes.scale, expected.scale));
+      EXPECT_TRUE(same(got.input_codes.offset, expected.offset));
+      EXPECT_EQ(got.input.sizes(), x_.sizes());
+      EXPECT_TRUE(got.input.isnan().all().item<bool>()) << "nobody may take the placeholder for a gradient";
+    }
+  }
+}
+
 TEST_P(NormKernels, TheNumberOfThreadsDoesNotMatter) {
   const cpu::ChannelMap m = map(true);
   const std::vector<float> ones(static_cast<std::size_t>(channels_), 1.0f);
-  expect_independent_of_threads([&] { return torch::tensor(cpu::channel_statistics(x_).variance); });
+  expect_independent_of_threads([&] { return torch::tensor(cpu::ChannelMoments().of(x_).variance); });
   expect_independent_of_threads([&] { return cpu::map_and_add(x_, m, residual_).value; });
-  expect_independent_of_threads([&] { return cpu::map_backward(gradient_, x_, m, ones, {}, false).input; });
+  expect_independent_of_threads([&] { return cpu::MapBackward(x_, m, ones, {}).of(gradient_, false).input; });
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -141,7 +211,7 @@ TEST(NormKernelsNotFinite, AreSeenInEveryRange) {
   torch::Tensor x = channels_last(normal({2, 16, 8, 8}, 1));
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     x[1][3][2][5] = bad;
-    const cpu::ChannelStatistics s = cpu::channel_statistics(x);
+    const cpu::ChannelStatistics s = cpu::ChannelMoments().of(x);
     EXPECT_TRUE(std::isnan(s.low[3]) && !std::isnan(s.low[4]));
     const cpu::ChannelMap m{std::vector<float>(16), std::vector<float>(16, 1.0f), std::vector<float>(16),
                             true};

@@ -189,9 +189,9 @@ GradientEpilogue make_epilogue(const FixedPoint& w, const ConvShape& shape, cons
 }  // namespace
 
 at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                 const at::Tensor& onto, const TileKernels& tiles) {
+                                 const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles) {
   const bool unit_stride = shape.stride[0] == 1 && shape.stride[1] == 1;
-  if (shape.weight[3] >= 3 && unit_stride) return conv2d_scaled_gradient(dy, w, shape, onto, tiles);
+  if (shape.weight[3] >= 3 && unit_stride) return conv2d_scaled_gradient(dy, w, shape, onto, watcher, tiles);
   const Plan plan = input_gradient_plan(shape);
   const std::int64_t outputs = shape.weight[0] / shape.groups, inputs = shape.weight[1];
   const std::int64_t positions = shape.weight[2] * shape.weight[3];
@@ -222,7 +222,8 @@ at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const 
                        outputs,
                        inputs,
                        error.shift,
-                       dx.data_ptr<float>()};
+                       dx,
+                       adds || !onto.defined() ? watcher : nullptr};
   DenseWalk<GradientEpilogue>(plan, call, operands, tiles).run(kPlanes * shape.macs() * shape.input[0]);
   return onto.defined() && !adds ? dx.add_(onto) : dx;
 }

@@ -167,7 +167,8 @@ OutputEpilogue make_epilogue(const GroupWeights& w, const Phase& phase, const Af
 
 }  // namespace
 
-at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape, const TileKernels& tiles) {
+at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape, ImageWatcher* watcher,
+                  const TileKernels& tiles) {
   const Plan plan = output_plan(shape);
   const std::int64_t outputs = shape.weight[0] / shape.groups, inputs = shape.weight[1];
   at::Tensor y = at::empty({shape.input[0], shape.weight[0], plan.out_rows, plan.out_cols},
@@ -193,7 +194,8 @@ at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape
                        inputs,
                        outputs,
                        input.shift,
-                       y.data_ptr<float>()};
+                       y,
+                       watcher};
   DenseWalk<OutputEpilogue>(plan, call, operands, tiles).run(shape.macs() * shape.input[0]);
   return y;
 }

@@ -88,12 +88,15 @@ class ScaledGradient {
     for (std::int64_t group = 0; group < shape.groups; ++group) prepare(w, group);
   }
 
-  void run(const at::Tensor& dx, bool adds) const {
+  void run(const at::Tensor& dx, bool adds, ImageWatcher* watcher) const {
     const std::int64_t pieces = shape_.input[0] * shape_.groups;
     const std::int64_t grain = shape_.macs() * shape_.input[0] < 2'000'000 ? pieces : 1;
+    if (shape_.groups > 1) watcher = nullptr;
+    if (watcher) watcher->begin(dx);
     at::parallel_for(0, pieces, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t piece = begin; piece < end; ++piece) {
         work(piece / shape_.groups, piece % shape_.groups, dx.data_ptr<float>(), adds);
+        if (watcher) watcher->image(piece);
       }
     });
   }
@@ -272,11 +275,11 @@ class ScaledGradient {
 }  // namespace
 
 at::Tensor conv2d_scaled_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                  const at::Tensor& onto, const TileKernels& tiles) {
+                                  const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles) {
   const bool adds = onto.defined() && onto.is_contiguous(at::MemoryFormat::ChannelsLast);
   at::Tensor dx =
       adds ? onto : at::empty(shape.input, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
-  ScaledGradient(dy, w, shape, tiles).run(dx, adds);
+  ScaledGradient(dy, w, shape, tiles).run(dx, adds, adds || !onto.defined() ? watcher : nullptr);
   return onto.defined() && !adds ? dx.add_(onto) : dx;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "lowtide/engine/image_watcher.h"
 #include "lowtide/engine/integer/pack.h"
 #include "lowtide/engine/integer/plan.h"
 #include "lowtide/engine/integer/scratch.h"
@@ -82,7 +83,8 @@ struct DenseCall {
   std::int64_t items = 0, groups = 1;
   std::int64_t in_channels = 0, out_channels = 0;  // of one group
   std::int32_t shift = 0;                          // see Affine
-  float* out = nullptr;
+  at::Tensor out;
+  ImageWatcher* watcher = nullptr;
 };
 
 template <typename Epilogue>
@@ -107,11 +109,14 @@ class DenseWalk {
     const std::int64_t pieces = call_.items * call_.groups * stretches;
     // A core does some 200 products of bytes a nanosecond: below two million it is done before a second is awake.
     const std::int64_t grain = macs < 2'000'000 ? pieces : 1;
+    ImageWatcher* watcher = pieces == call_.items ? call_.watcher : nullptr;
+    if (watcher) watcher->begin(call_.out);
     at::parallel_for(0, pieces, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t piece = begin; piece < end; ++piece) {
         const std::int64_t first = piece % stretches * stretch;
         const std::int64_t group = piece / stretches % call_.groups;
         work(piece / stretches / call_.groups, group, first, std::min(rows, first + stretch));
+        if (watcher) watcher->image(piece);
       }
     });
   }
@@ -184,12 +189,12 @@ class DenseWalk {
         dot.input = packed.code + (row - first) * row_pixels * kQuad;
         tiles_.dot_row(dot, block.vectors);
         const std::int64_t out_row = item * plan_.out_rows + phase.first_row + row * plan_.out_row_step;
-        operands.epilogue.row({block, sum, box + (row - first) * phase.cols,
-                               static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(row)]),
-                               &phase.col_runs,
-                               call_.out + (out_row * plan_.out_cols + phase.first_col) * out_channels +
-                                   group * call_.out_channels,
-                               plan_.out_col_step * out_channels});
+        operands.epilogue.row(
+            {block, sum, box + (row - first) * phase.cols,
+             static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(row)]), &phase.col_runs,
+             call_.out.data_ptr<float>() + (out_row * plan_.out_cols + phase.first_col) * out_channels +
+                 group * call_.out_channels,
+             plan_.out_col_step * out_channels});
       }
     }
   }

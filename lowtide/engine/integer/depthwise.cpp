@@ -95,7 +95,7 @@ void walk_row(const Plan& plan, const Phase& phase, const PhaseConstants& consta
 }
 
 at::Tensor walk(const Plan& plan, const Quantized& x, const Quantized& w, const ConvShape& shape,
-                const TileKernels& tiles) {
+                ImageWatcher* watcher, const TileKernels& tiles) {
   const std::int64_t items = shape.input[0], channels = shape.input[1];
   at::Tensor y = at::empty({items, channels, plan.out_rows, plan.out_cols},
                            x.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
@@ -106,6 +106,7 @@ at::Tensor walk(const Plan& plan, const Quantized& x, const Quantized& w, const 
     constants.push_back(make_constants(plan, phase, weights, input, shape.weight[3]));
   }
   const std::int64_t grain = std::max<std::int64_t>(1, 20'000 * items / std::max<std::int64_t>(1, y.numel()));
+  if (watcher) watcher->begin(y);
   at::parallel_for(0, items, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t item = begin; item < end; ++item) {
       const std::uint8_t* image =
@@ -116,6 +117,7 @@ at::Tensor walk(const Plan& plan, const Quantized& x, const Quantized& w, const 
           walk_row(plan, plan.phases[i], constants[i], weights, row, image, out, tiles);
         }
       }
+      if (watcher) watcher->image(item);
     }
   });
   return y;
@@ -178,14 +180,14 @@ bool is_depthwise(const ConvShape& shape) {
   return shape.groups > 1 && shape.groups == shape.input[1] && shape.weight[0] == shape.groups;
 }
 
-at::Tensor depthwise(const Quantized& x, const Quantized& w, const ConvShape& shape,
+at::Tensor depthwise(const Quantized& x, const Quantized& w, const ConvShape& shape, ImageWatcher* watcher,
                      const TileKernels& tiles) {
-  return walk(output_plan(shape), x, w, shape, tiles);
+  return walk(output_plan(shape), x, w, shape, watcher, tiles);
 }
 
 at::Tensor depthwise_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                    const TileKernels& tiles) {
-  return walk(input_gradient_plan(shape), dy, w, shape, tiles);
+                                    ImageWatcher* watcher, const TileKernels& tiles) {
+  return walk(input_gradient_plan(shape), dy, w, shape, watcher, tiles);
 }
 
 at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,

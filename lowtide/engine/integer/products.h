@@ -10,21 +10,22 @@
 
 namespace lowtide::integer {
 
-at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape, const TileKernels& tiles);
+at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape, ImageWatcher* watcher,
+                  const TileKernels& tiles);
 at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                 const at::Tensor& onto, const TileKernels& tiles);
+                                 const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles);
 // The same by another way, for kernels of three columns and more and a stride of one.
 at::Tensor conv2d_scaled_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                  const at::Tensor& onto, const TileKernels& tiles);
+                                  const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles);
 at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,
                                   const TileKernels& tiles);
 
 // One channel in, one channel out, as many groups as channels.
 bool is_depthwise(const ConvShape& shape);
-at::Tensor depthwise(const Quantized& x, const Quantized& w, const ConvShape& shape,
+at::Tensor depthwise(const Quantized& x, const Quantized& w, const ConvShape& shape, ImageWatcher* watcher,
                      const TileKernels& tiles);
 at::Tensor depthwise_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                    const TileKernels& tiles);
+                                    ImageWatcher* watcher, const TileKernels& tiles);
 at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,
                                      const TileKernels& tiles);
 

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "lowtide/base/error.h"
+#include "lowtide/base/lanes.h"
+#include "lowtide/nn/norm_kernels.h"
+
+// How the kernels around a convolution walk through memory; for norm_*.cpp alone.
+
+namespace lowtide::cpu {
+
+// Channels come round again every `period` elements, a common multiple of their number and of a strip. The kernels take
+// a strip of a period at a time, four vectors whose constants and sums stay in registers, through a whole chunk.
+inline constexpr int kStripVectors = 4;
+inline constexpr std::int64_t kStrip = kStripVectors * kSimdLanes;
+
+// Eight periods' ReLU signs share a row of bytes, a bit each.
+inline constexpr int kSignsAByte = 8;
+
+// Chunks are about 64 KiB of floats, which a second-level cache holds for a second look. They do not cross from one
+// image to the next, so that an image can be worked on as soon as it is there; unless images are so small that there
+// would be more bookkeeping than work. Cut by the tensor's shape alone: sums over chunks are the same on any number of
+// threads.
+struct Layout {
+  static constexpr std::int64_t kChunkElements = 16384;
+  static constexpr std::int64_t kLeastImage = 4096;
+
+  std::int64_t elements = 0, channels = 1, period = kStrip, chunk = 0, chunks = 0;
+
+  Layout() = default;
+  explicit Layout(const at::Tensor& x)
+      : elements(x.numel()), channels(x.size(1)), period(std::lcm(channels, kStrip)) {
+    LOWTIDE_CHECK(x.dim() == 4 && x.is_contiguous(at::MemoryFormat::ChannelsLast) && elements > 0,
+                  "these kernels read channels-last tensors");
+    const std::int64_t image = elements / x.size(0), block = kSignsAByte * period;
+    span_ = image >= kLeastImage ? image : elements;
+    const std::int64_t blocks =
+        std::clamp<std::int64_t>(kChunkElements / block, 1, (span_ + block - 1) / block);
+    chunk = blocks * block;
+    chunks_a_span_ = (span_ + chunk - 1) / chunk;
+    chunks = elements / span_ * chunks_a_span_;
+    by_image_ = span_ == image;
+  }
+
+  std::int64_t begin(std::int64_t i) const { return i / chunks_a_span_ * span_ + i % chunks_a_span_ * chunk; }
+  std::int64_t length(std::int64_t i) const { return std::min(chunk, span_ - i % chunks_a_span_ * chunk); }
+
+  // Whether an image is a number of whole chunks, and which.
+  bool by_image() const { return by_image_; }
+  std::int64_t first_chunk(std::int64_t image) const { return image * chunks_a_span_; }
+
+  std::int64_t signs_begin(std::int64_t i) const { return i * (chunk / kSignsAByte); }
+  std::int64_t sign_bytes() const { return chunks * (chunk / kSignsAByte); }
+
+  // A channel's constants for every lane of a period.
+  std::vector<float> spread(const std::vector<float>& by_channel) const {
+    std::vector<float> lanes(static_cast<std::size_t>(period));
+    for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i] = by_channel[i % by_channel.size()];
+    return lanes;
+  }
+
+ private:
+  std::int64_t span_ = 0, chunks_a_span_ = 1;
+  bool by_image_ = false;
+};
+
+// A tensor of a batch is larger than what the caches keep of it. So a pass goes through it against the direction of the
+// pass before: it begins with what was touched last, and finds that still there.
+enum class Direction { kForwards, kBackwards };
+
+template <typename Chunk>
+void for_each_chunk(const Layout& layout, Direction direction, const Chunk& chunk) {
+  constexpr std::int64_t kElementsAThread = 32768;  // some 10 µs of work: less is not worth waking a thread
+  const std::int64_t grain = std::max<std::int64_t>(1, kElementsAThread / layout.length(0));
+  at::parallel_for(0, layout.chunks, grain, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t done = 0; done < last - first; ++done) {
+      const std::int64_t i = direction == Direction::kForwards ? first + done : last - 1 - done;
+      chunk(i, layout.begin(i), layout.length(i));
+    }
+  });
+}
+
+// The constants of a ChannelMap for every lane of a period.
+struct MapTables {
+  std::vector<float> mean, factor, bias;
+  float floor = 0;  // of the result: 0 with ReLU, else minus infinity
+
+  MapTables() = default;
+  MapTables(const Layout& layout, const ChannelMap& map)
+      : mean(layout.spread(map.mean)),
+        factor(layout.spread(map.factor)),
+        bias(layout.spread(map.bias)),
+        floor(map.relu ? 0.0f : -std::numeric_limits<float>::infinity()) {}
+};
+
+struct MapPointers {
+  const float* mean;
+  const float* factor;
+  const float* bias;
+  float floor;
+
+  MapPointers(const MapTables& tables)  // NOLINT: what a kernel takes of them
+      : mean(tables.mean.data()),
+        factor(tables.factor.data()),
+        bias(tables.bias.data()),
+        floor(tables.floor) {}
+};
+
+// The map's constants for the vectors of a strip, in registers. A macro, as those of lanes.h.
+#define LOWTIDE_LOAD_MAP(map, strip)                                           \
+  Floats mean[kStripVectors], factor[kStripVectors], bias[kStripVectors];      \
+  for (int k = 0; k < kStripVectors; ++k) {                                    \
+    mean[k] = LOWTIDE_LOAD(Floats, (map).mean + (strip) + k * kSimdLanes);     \
+    factor[k] = LOWTIDE_LOAD(Floats, (map).factor + (strip) + k * kSimdLanes); \
+    bias[k] = LOWTIDE_LOAD(Floats, (map).bias + (strip) + k * kSimdLanes);     \
+  }
+
+inline float mapped(float x, const MapPointers& map, std::int64_t lane) {
+  return (x - map.mean[lane]) * map.factor[lane] + map.bias[lane];
+}
+
+struct Extremes {
+  float low = std::numeric_limits<float>::infinity();
+  float high = -std::numeric_limits<float>::infinity();
+  float poison = 0;  // NaN once anything was not finite
+};
+
+inline Range range_of(const std::vector<Extremes>& parts) {
+  Extremes all;
+  for (const Extremes& part : parts) {
+    all.low = std::min(all.low, part.low);
+    all.high = std::max(all.high, part.high);
+    all.poison += part.poison;
+  }
+  const at::TensorOptions options(at::kFloat);
+  return {at::full({1}, all.low + all.poison, options),
+          at::full({1}, all.high - all.low + all.poison, options)};
+}
+
+}  // namespace lowtide::cpu
