@@ -1,3 +1,4 @@
+#include <mutex>
 #include <vector>
 
 #include "lowtide/engine/integer/affine.h"
@@ -39,45 +40,34 @@ struct Geometry {
   }
 };
 
-// One group's operands, all images.
+// Both operands of some images as the tiles read them.
+struct Packed {
+  Scratch<std::int8_t> planes;
+  Scratch<std::uint8_t> error;
+};
+
+// The codes of one group: its first channel in each tensor.
+struct GroupCodes {
+  const std::uint8_t* input;
+  const std::uint8_t* error;
+};
+
 class GroupSums {
  public:
   GroupSums(const Geometry& g, std::int32_t shift, const TileKernels& tiles)
-      : g_(g), shift_(shift), tiles_(tiles), blocks_(blocks_of(g.vectors)) {
-    planes_.at_least(g.items * g.image_planes());
-    error_.at_least(g.items * g.image_error());
-  }
-
-  void pack(const std::uint8_t* x, const std::uint8_t* dy, std::int64_t group) {
-    const std::int64_t in_step = g_.inputs * g_.shape.groups, out_step = g_.outputs * g_.shape.groups;
-    at::parallel_for(0, g_.items, grain(), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t item = begin; item < end; ++item) {
-        const std::int64_t in_pixels = g_.plan.source_rows * g_.plan.source_cols;
-        pack_planes(g_.plan, g_.planes,
-                    {x + item * in_pixels * in_step + group * g_.inputs, g_.inputs, in_step, shift_},
-                    planes_.get() + item * g_.image_planes());
-        const std::int64_t out_pixels = g_.plan.out_rows * g_.plan.out_cols;
-        std::uint8_t* error = error_.get() + item * g_.image_error();
-        for (const Block& block : blocks_) {
-          pack_columns({dy + item * out_pixels * out_step + group * g_.outputs + block.first * kLanes,
-                        g_.outputs - block.first * kLanes, out_step, 0},
-                       g_.plan.out_rows, g_.plan.out_cols, block.vectors, error);
-          error += g_.plan.out_rows * g_.quads * block.vectors * kVectorBytes;
-        }
-      }
-    });
-  }
+      : g_(g), shift_(shift), tiles_(tiles), blocks_(blocks_of(g.vectors)), list_(list_tiles()) {}
 
   // sum[(stream · shifts + shift) · vectors · 16 + output]
-  std::vector<std::int64_t> sums() {
+  std::vector<std::int64_t> sums(const GroupCodes& codes) const {
     std::vector<std::int64_t> total(
         static_cast<std::size_t>(g_.streams() * g_.shifts() * g_.vectors * kLanes));
-    std::vector<Tile> tiles = list_tiles();
-    at::parallel_for(0, static_cast<std::int64_t>(tiles.size()), grain(),
-                     [&](std::int64_t begin, std::int64_t end) {
-                       for (std::int64_t i = begin; i < end; ++i)
-                         work(tiles[static_cast<std::size_t>(i)], total.data());
-                     });
+    // Eight pieces keep as many threads busy.
+    constexpr std::int64_t kEnoughPieces = 8;
+    if (g_.items / images_at_once() >= kEnoughPieces) {
+      by_images(codes, total);
+    } else {
+      by_tiles(codes, total);
+    }
     return total;
   }
 
@@ -90,6 +80,66 @@ class GroupSums {
 
   std::int64_t grain() const { return g_.shape.macs() * g_.items < 2'000'000 ? g_.items * 1000 : 1; }
 
+  // An eighth of a second-level cache: enough work to a tile, and pieces small enough to be shared out evenly.
+  std::int64_t images_at_once() const {
+    constexpr std::int64_t kCacheBytes = 128 * 1024;
+    return std::clamp<std::int64_t>(kCacheBytes / (g_.image_planes() + g_.image_error()), 1, g_.items);
+  }
+
+  // Every thread packs some images and sums all tiles over them while they are in its cache.
+  void by_images(const GroupCodes& codes, std::vector<std::int64_t>& total) const {
+    std::mutex adding;  // the order does not matter to sums of integers
+    const std::int64_t at_once = images_at_once(), pieces = (g_.items + at_once - 1) / at_once;
+    at::parallel_for(0, pieces, grain(), [&](std::int64_t begin, std::int64_t end) {
+      thread_local Packed packed;
+      reserve(packed, at_once);
+      std::vector<std::int64_t> mine(total.size());
+      for (std::int64_t piece = begin; piece < end; ++piece) {
+        const std::int64_t first = piece * at_once, count = std::min(at_once, g_.items - first);
+        for (std::int64_t i = 0; i < count; ++i) pack(codes, first + i, packed, i);
+        for (const Tile& tile : list_) work(tile, packed, count, mine.data());
+      }
+      const std::lock_guard lock(adding);
+      for (std::size_t i = 0; i < total.size(); ++i) total[i] += mine[i];
+    });
+  }
+
+  // Few large images: all of them are packed, then every thread sums some tiles.
+  void by_tiles(const GroupCodes& codes, std::vector<std::int64_t>& total) const {
+    Packed packed;
+    reserve(packed, g_.items);
+    at::parallel_for(0, g_.items, grain(), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t item = begin; item < end; ++item) pack(codes, item, packed, item);
+    });
+    at::parallel_for(0, static_cast<std::int64_t>(list_.size()), grain(),
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t i = begin; i < end; ++i) {
+                         work(list_[static_cast<std::size_t>(i)], packed, g_.items, total.data());
+                       }
+                     });
+  }
+
+  void reserve(Packed& packed, std::int64_t images) const {
+    packed.planes.at_least(images * g_.image_planes());
+    packed.error.at_least(images * g_.image_error());
+  }
+
+  // Image `item` of the batch becomes the one at `place`.
+  void pack(const GroupCodes& codes, std::int64_t item, const Packed& packed, std::int64_t place) const {
+    const std::int64_t in_step = g_.inputs * g_.shape.groups, out_step = g_.outputs * g_.shape.groups;
+    const std::int64_t in_pixels = g_.plan.source_rows * g_.plan.source_cols;
+    pack_planes(g_.plan, g_.planes, {codes.input + item * in_pixels * in_step, g_.inputs, in_step, shift_},
+                packed.planes.get() + place * g_.image_planes());
+    const std::int64_t out_pixels = g_.plan.out_rows * g_.plan.out_cols;
+    std::uint8_t* error = packed.error.get() + place * g_.image_error();
+    for (const Block& block : blocks_) {
+      pack_columns({codes.error + item * out_pixels * out_step + block.first * kLanes,
+                    g_.outputs - block.first * kLanes, out_step, 0},
+                   g_.plan.out_rows, g_.plan.out_cols, block.vectors, error);
+      error += g_.plan.out_rows * g_.quads * block.vectors * kVectorBytes;
+    }
+  }
+
   std::vector<Tile> list_tiles() const {
     std::vector<Tile> tiles;
     for (const Block& block : blocks_) {
@@ -101,7 +151,7 @@ class GroupSums {
     return tiles;
   }
 
-  void work(const Tile& tile, std::int64_t* total) {
+  void work(const Tile& tile, const Packed& packed, std::int64_t images, std::int64_t* total) const {
     const std::int64_t count = tile.streams * g_.shifts() * tile.block.vectors * kLanes;
     thread_local Scratch<std::int32_t> sum_memory;
     std::int32_t* sum = sum_memory.at_least(count);
@@ -117,16 +167,16 @@ class GroupSums {
     part.sum = sum;
     std::int64_t terms = 0;
     const std::int64_t row_terms = g_.plan.out_cols;
-    for (std::int64_t item = 0; item < g_.items; ++item) {
+    for (std::int64_t item = 0; item < images; ++item) {
       for (std::int64_t row = 0; row < g_.plan.out_rows;) {
         // Signed times unsigned: half of what kMostTerms allows for is left unused.
         const std::int64_t room = std::max<std::int64_t>(1, (kMostTerms - terms) / row_terms);
         part.rows = std::min(room, g_.plan.out_rows - row);
         for (int s = 0; s < tile.streams; ++s) {
-          streams[static_cast<std::size_t>(s)] = planes_.get() + item * g_.image_planes() + row * part.pitch +
-                                                 g_.stream_offset(tile.first_stream + s);
+          streams[static_cast<std::size_t>(s)] = packed.planes.get() + item * g_.image_planes() +
+                                                 row * part.pitch + g_.stream_offset(tile.first_stream + s);
         }
-        part.error = error_.get() + item * g_.image_error() +
+        part.error = packed.error.get() + item * g_.image_error() +
                      (tile.block.first * g_.plan.out_rows * g_.quads) * kVectorBytes + row * part.error_pitch;
         tiles_.gradient_tile(part, tile.block.vectors);
         row += part.rows;
@@ -154,8 +204,7 @@ class GroupSums {
   const std::int32_t shift_;  // of the input's codes
   const TileKernels& tiles_;
   const std::vector<Block> blocks_;
-  Scratch<std::int8_t> planes_;
-  Scratch<std::uint8_t> error_;
+  const std::vector<Tile> list_;
 };
 
 }  // namespace
@@ -166,10 +215,10 @@ at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const
   at::Tensor dw = at::empty(shape.weight, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
   const GradientSums edges(dy, x, shape);
   const std::int32_t shift = Affine::of(x).shift;
-  GroupSums sums(g, shift, tiles);
+  const GroupSums sums(g, shift, tiles);
   for (std::int64_t group = 0; group < shape.groups; ++group) {
-    sums.pack(x.code.data_ptr<std::uint8_t>(), dy.code.data_ptr<std::uint8_t>(), group);
-    const std::vector<std::int64_t> total = sums.sums();
+    const std::vector<std::int64_t> total = sums.sums({x.code.data_ptr<std::uint8_t>() + group * g.inputs,
+                                                       dy.code.data_ptr<std::uint8_t>() + group * g.outputs});
     float* out = dw.data_ptr<float>() + group * g.outputs * g.kernel_rows * g.kernel_cols * g.inputs;
     at::parallel_for(
         0, g.outputs, std::max<std::int64_t>(1, 20'000 / (g.inputs * g.kernel_rows * g.kernel_cols)),
