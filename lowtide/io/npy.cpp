@@ -150,7 +150,7 @@ std::vector<Value> converted(const NpyArray& array) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     Item item;  // the bytes need not be aligned
     std::memcpy(&item, array.data.data() + i * sizeof(Item), sizeof(Item));
-    values[i] = static_cast<Value>(item);
+    values[i] = static_cast<Value>(item);  // NOLINT(bugprone-signed-char-misuse): an int8 is a number here
   }
   return values;
 }

@@ -61,6 +61,7 @@ Landscape measure_landscape(const std::vector<double>& axis,
   Landscape landscape{axis, {}};
   for (const double y : axis) {
     std::vector<double> row;
+    row.reserve(axis.size());
     for (const double x : axis) row.push_back(loss(x, y));
     landscape.loss.push_back(std::move(row));
     row_done(landscape.loss.size());
@@ -104,8 +105,8 @@ std::string shade_picture(const Landscape& landscape, double lowest, double high
     for (std::size_t j = first; j < landscape.axis.size(); j += every) {
       const double loss = landscape.loss[i][j];
       const auto level = std::isfinite(loss)
-                             ? static_cast<std::size_t>(
-                                   height(loss, lowest, highest) * static_cast<double>(levels - 1) + 0.5)
+                             ? static_cast<std::size_t>(std::lround(height(loss, lowest, highest) *
+                                                                    static_cast<double>(levels - 1)))
                              : levels - 1;
       const std::string_view shade = utf8 ? kBlocks.at(level) : kCharacters.substr(level, 1);
       picture += i == middle && j == middle ? fmt::format("+{}", shade) : fmt::format("{}{}", shade, shade);

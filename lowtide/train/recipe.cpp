@@ -313,6 +313,7 @@ TaskKind task_of(const Recipe& recipe) {
   const auto found = kinds.find(recipe.data);
   if (found != kinds.end()) return found->second;
   std::vector<std::string> names;
+  names.reserve(kinds.size());
   for (const auto& [name, kind] : kinds) names.push_back(name);
   throw UserError(fmt::format("data is '{}'; expected one of {}", recipe.data, fmt::join(names, ", ")));
 }

@@ -27,7 +27,8 @@ void standardise(NodeFeatures& features) {
                     features.columns));
   }
   const auto columns = static_cast<std::size_t>(features.columns);
-  const double nodes = static_cast<double>(features.dense.size() / columns);
+  const std::size_t rows = features.dense.size() / columns;
+  const auto nodes = static_cast<double>(rows);
   std::vector<double> mean(columns), deviation(columns);
   for (std::size_t i = 0; i < features.dense.size(); ++i) mean[i % columns] += features.dense[i];
   for (double& value : mean) value /= nodes;
