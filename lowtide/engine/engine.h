@@ -9,10 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "lowtide/engine/image_watcher.h"
 #include "lowtide/quant/quantizer.h"
 
 namespace lowtide {
+
+class ImageWatcher;
 
 // The geometry of a two-dimensional convolution; padding is a true zero.
 struct ConvShape {

@@ -15,6 +15,8 @@ class ImageWatcher {
   virtual void begin(const at::Tensor& result) = 0;
   // Once for every image, as soon as it is complete, by several threads at once.
   virtual void image(std::int64_t index) = 0;
+  // Row `row` of `rows` is about to be computed: what will be looked at beside it can be fetched meanwhile.
+  virtual void ahead(std::int64_t /*image*/, std::int64_t /*row*/, std::int64_t /*rows*/) {}
 };
 
 }  // namespace lowtide

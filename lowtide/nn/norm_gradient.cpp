@@ -151,6 +151,14 @@ void MapBackward::image(std::int64_t index) {
   }
 }
 
+void MapBackward::ahead(std::int64_t image, std::int64_t row, std::int64_t rows) {
+  constexpr std::int64_t kLine = 64 / sizeof(float);
+  constexpr int kIntoSecondLevel = 2;
+  const std::int64_t image_elements = layout_->elements / x_.size(0), row_elements = image_elements / rows;
+  const float* from = x_.data_ptr<float>() + image * image_elements + row * row_elements;
+  for (std::int64_t i = 0; i < row_elements; i += kLine) __builtin_prefetch(from + i, 0, kIntoSecondLevel);
+}
+
 void MapBackward::take(std::int64_t chunk, const float* gradient, float* masked) {
   const std::int64_t begin = layout_->begin(chunk), at = chunk * layout_->period;
   const bool stored = positive_.defined();

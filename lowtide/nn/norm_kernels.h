@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "lowtide/engine/engine.h"
+#include "lowtide/engine/image_watcher.h"
 #include "lowtide/quant/quantizer.h"
 
 namespace lowtide::cpu {
@@ -84,6 +84,7 @@ class MapBackward final : public ImageWatcher {
   ~MapBackward() override;
   void begin(const at::Tensor& gradient) override;
   void image(std::int64_t index) override;
+  void ahead(std::int64_t image, std::int64_t row, std::int64_t rows) override;
 
   // From the gradient that was watched; from another one by going through it now.
   MapGradients of(const at::Tensor& gradient, bool wants_residual,

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "lowtide/engine/engine.h"
+#include "lowtide/engine/image_watcher.h"
 #include "tests/engine/naive.h"
 #include "tests/testing.h"
 

@@ -4,6 +4,7 @@
 
 #include "lowtide/base/lanes.h"
 #include "lowtide/base/simd.h"
+#include "lowtide/engine/image_watcher.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/dense.h"
 #include "lowtide/engine/integer/products.h"
@@ -95,7 +96,7 @@ class ScaledGradient {
     if (watcher) watcher->begin(dx);
     at::parallel_for(0, pieces, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t piece = begin; piece < end; ++piece) {
-        work(piece / shape_.groups, piece % shape_.groups, dx.data_ptr<float>(), adds);
+        work(piece / shape_.groups, piece % shape_.groups, dx.data_ptr<float>(), adds, watcher);
         if (watcher) watcher->image(piece);
       }
     });
@@ -192,7 +193,7 @@ class ScaledGradient {
     }
   }
 
-  void work(std::int64_t item, std::int64_t group, float* dx, bool adds) const {
+  void work(std::int64_t item, std::int64_t group, float* dx, bool adds, ImageWatcher* watcher) const {
     thread_local Scratch<std::int8_t> plane_memory;
     thread_local Scratch<float> weighted_memory;
     const Group& g = groups_[static_cast<std::size_t>(group)];
@@ -208,11 +209,17 @@ class ScaledGradient {
       add_weighted(planes + o * layout_.plane(), g.box_weight[static_cast<std::size_t>(o)], layout_.plane(),
                    weighted);
     }
-    rows(g, planes, weighted,
-         dx + item * plan_.out_rows * plan_.out_cols * inputs_ * shape_.groups + group * inputs_, adds);
+    const std::int64_t row_floats = plan_.out_cols * inputs_ * shape_.groups;
+    float* image = dx + item * plan_.out_rows * row_floats + group * inputs_;
+    rows(g, planes, weighted, image, adds, [&](std::int64_t row) {
+      fetch_for_writing(image + row * row_floats, row_floats);
+      if (watcher) watcher->ahead(item, row, plan_.out_rows);
+    });
   }
 
-  void rows(const Group& g, const std::int8_t* planes, const float* weighted, float* dx, bool adds) const {
+  template <typename Fetch>
+  void rows(const Group& g, const std::int8_t* planes, const float* weighted, float* dx, bool adds,
+            const Fetch& fetch) const {
     thread_local Scratch<float> box_memory, sum_memory;
     const std::int64_t cols = plan_.out_cols;
     float* box = box_memory.at_least(plan_.out_rows * cols);
@@ -233,6 +240,7 @@ class ScaledGradient {
     row_of.weight = g.weights.get();
     for (const Block& block : blocks_) {
       for (std::int64_t row = 0; row < plan_.out_rows; ++row) {
+        if (block.first == 0) fetch(row);
         row_of.input = planes + row * layout_.pitch();
         tiles_.scaled_row(row_of, block.vectors);
         finish_row(g, block, row, row_of.sum, box + row * cols, dx, adds);

@@ -87,6 +87,12 @@ struct DenseCall {
   ImageWatcher* watcher = nullptr;
 };
 
+// A row of a result, asked for while its products are being computed: memory and multipliers work at the same time.
+inline void fetch_for_writing(const float* row, std::int64_t count) {
+  constexpr std::int64_t kLine = 64 / sizeof(float);
+  for (std::int64_t i = 0; i < count; i += kLine) __builtin_prefetch(row + i, 1);
+}
+
 template <typename Epilogue>
 class DenseWalk {
  public:
@@ -109,14 +115,14 @@ class DenseWalk {
     const std::int64_t pieces = call_.items * call_.groups * stretches;
     // A core does some 200 products of bytes a nanosecond: below two million it is done before a second is awake.
     const std::int64_t grain = macs < 2'000'000 ? pieces : 1;
-    ImageWatcher* watcher = pieces == call_.items ? call_.watcher : nullptr;
-    if (watcher) watcher->begin(call_.out);
+    watcher_ = pieces == call_.items ? call_.watcher : nullptr;
+    if (watcher_) watcher_->begin(call_.out);
     at::parallel_for(0, pieces, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t piece = begin; piece < end; ++piece) {
         const std::int64_t first = piece % stretches * stretch;
         const std::int64_t group = piece / stretches % call_.groups;
         work(piece / stretches / call_.groups, group, first, std::min(rows, first + stretch));
-        if (watcher) watcher->image(piece);
+        if (watcher_) watcher_->image(piece);
       }
     });
   }
@@ -186,9 +192,10 @@ class DenseWalk {
     for (const Block& block : operands.weights.blocks) {
       dot.weight = operands.weights.of(block);
       for (std::int64_t row = first; row < last; ++row) {
+        const std::int64_t out_row = item * plan_.out_rows + phase.first_row + row * plan_.out_row_step;
+        if (block.first == 0) fetch(item, out_row);
         dot.input = packed.code + (row - first) * row_pixels * kQuad;
         tiles_.dot_row(dot, block.vectors);
-        const std::int64_t out_row = item * plan_.out_rows + phase.first_row + row * plan_.out_row_step;
         operands.epilogue.row(
             {block, sum, box + (row - first) * phase.cols,
              static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(row)]), &phase.col_runs,
@@ -199,12 +206,19 @@ class DenseWalk {
     }
   }
 
+  void fetch(std::int64_t item, std::int64_t out_row) const {
+    const std::int64_t row_floats = plan_.out_cols * call_.out_channels * call_.groups;
+    fetch_for_writing(call_.out.data_ptr<float>() + out_row * row_floats, row_floats);
+    if (watcher_) watcher_->ahead(item, out_row % plan_.out_rows, plan_.out_rows);
+  }
+
   const Plan& plan_;
   const DenseCall call_;
   std::vector<PhaseOperands<Epilogue>>& operands_;
   const TileKernels& tiles_;
   const std::int64_t quads_;
   std::vector<std::vector<std::int32_t>> tap_offsets_;
+  ImageWatcher* watcher_ = nullptr;
 };
 
 }  // namespace lowtide::integer
