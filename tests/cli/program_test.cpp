@@ -209,6 +209,28 @@ TEST_F(Program, CostNeedsNoTraining) {
   EXPECT_EQ(json.at("steps"), 40);
 }
 
+TEST_F(Program, ArxivNeedNotBeThereToBeCounted) {
+  const fs::path recipe = fs::path(LOWTIDE_SOURCE_DIR) / "recipes" / "ogbn-arxiv-gcn.toml";
+  const Finished cost = run({"cost", "--recipe", recipe.string(), "--data-dir",
+                             (folder_ / "ogbn_arxiv").string(), "--hidden", "16", "--json"});
+  ASSERT_EQ(cost.code, 0) << cost.error;
+  const Json json = Json::parse(cost.out);
+  EXPECT_EQ(json.at("items_a_step"), 169'343);
+  EXPECT_THAT(json.at("assumed").get<std::string>(), testing::HasSubstr("as large as OGBN-Arxiv"));
+}
+
+TEST_F(Program, BenchTimesARecipeWithChanges) {
+  const Finished bench = run({"bench", "step", "--recipe", recipe_.string(), "--batch", "2", "--repeat", "1",
+                              "--engines", "fp32", "--seed", "5", "--json"});
+  ASSERT_EQ(bench.code, 0) << bench.error;
+  const Json json = Json::parse(bench.out);
+  EXPECT_EQ(json.at("items_a_step"), 2);
+  EXPECT_GT(json.at("engines").at("fp32").at("ms").get<double>(), 0);
+  EXPECT_FALSE(json.at("data").get<std::string>().empty());
+  expect_mistake({"bench", "step", "--recipe", recipe_.string(), "--nosuch", "1"}, "--nosuch");
+  expect_mistake({"bench", "step", "--data-dir", "x"}, "--data-dir is not known without --recipe");
+}
+
 TEST_F(Program, MistakesAreOneLineAndExitCode2) {
   const std::string recipe = recipe_.string();
   const std::string out = (folder_ / "never").string();
