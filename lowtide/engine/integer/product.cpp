@@ -91,11 +91,12 @@ bool scale_varies_along_sum(const Quantized& q, bool summed_first) {
   return has_range_per_row(q) && summed_first;
 }
 
-// Where the scales of both change along the sum, the right operand takes over those of the left:
+// The right operand takes over the scales of the left that change along the sum:
 //   Σ (sa·qa + za)·b = Σ qa·(sa·b) + Σ za·b,
 // with sa, za and b at each element along. Leaves the left one's bare codes; returns the second sum, one a column.
 std::vector<double> fold_scales(Side& left, Side& right) {
   std::vector<double> constant(static_cast<std::size_t>(right.across));
+  if (right.affine.size() == 1) right.affine.resize(left.affine.size(), Affine(right.affine[0]));
   for (std::size_t k = 0; k < right.affine.size(); ++k) {
     const Affine& a = left.affine[k];
     Affine& b = right.affine[k];
@@ -129,11 +130,14 @@ at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& s
   at::Tensor y = at::empty(sizes, a.scale.options());
   const bool left_varies = scale_varies_along_sum(a, shape.transpose_a);
   const bool right_varies = scale_varies_along_sum(b, !shape.transpose_b);
+  // Scales are folded where both change, or where the right operand has so few columns that their planes are soon packed.
+  const bool few_columns = b.scale.numel() == 1 && !shape.transpose_b && 2 * columns <= rows;
+  const bool folds = left_varies && (right_varies || few_columns);
   const auto one = [&](std::int64_t index) {
     Side left = side_of(a, left_stack, index, shape.transpose_a);
     Side right = side_of(b, right_stack, index, !shape.transpose_b);
     float* out = y.data_ptr<float>() + index * rows * columns;
-    if (left_varies && right_varies) {
+    if (folds) {
       const std::vector<double> constant = fold_scales(left, right);
       for (std::int64_t i = 0; i < rows * columns; ++i) {
         out[i] = static_cast<float>(constant[static_cast<std::size_t>(i % columns)]);
