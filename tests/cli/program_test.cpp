@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <stdexcept>
 #include <thread>
 
@@ -207,6 +208,26 @@ TEST_F(Program, CostNeedsNoTraining) {
   const Json json = Json::parse(cost.out);
   EXPECT_DOUBLE_EQ(json.at("relative_cost").get<double>(), 1.0);
   EXPECT_EQ(json.at("steps"), 40);
+}
+
+TEST_F(Program, ModelsOfEveryTaskAreListed) {
+  const Finished models = run({"models", "--json"});
+  ASSERT_EQ(models.code, 0) << models.error;
+  std::map<std::string, Json> rows;
+  for (const Json& row : Json::parse(models.out)) rows[row.at("model").get<std::string>()] = row;
+  for (const char* name :
+       {"cifar-resnet20", "retinanet18", "lstm", "transformer", "bert", "gcn", "sage", "gat"}) {
+    ASSERT_TRUE(rows.contains(name)) << name;
+  }
+  // By hand: embedding and decoder of 10,000 words, one layer of 800 units with four gates; MACs are those of a word.
+  EXPECT_EQ(rows["lstm"].at("parameters"), 2 * 8'000'000 + 10'000 + 4 * 800 * (800 + 800 + 1));
+  EXPECT_EQ(rows["lstm"].at("macs"), 8'000'000 + 4 * 800 * (800 + 800));
+  EXPECT_EQ(rows["gcn"].at("macs"), 128 * 512 + 512 * 512 + 512 * 40);
+  EXPECT_EQ(rows["sage"].at("macs"), 2 * (100 * 512 + 512 * 47));
+  // 12 layers of 4 · 768² + 2 · 768 · 3,072 for each of 128 pieces, twice 128² · 768 of attention, pooler and classifier.
+  EXPECT_EQ(rows["bert"].at("macs"),
+            std::int64_t{12} * (128 * (4 * 768 * 768 + 2 * 768 * 3072) + 2 * 128 * 128 * 768) + 768 * 768 +
+                768 * 3);
 }
 
 TEST_F(Program, ArxivNeedNotBeThereToBeCounted) {
