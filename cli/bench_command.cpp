@@ -19,9 +19,10 @@ const std::string& model_of(const StepBenchOptions& options) {
 }
 
 void print_table(const StepBenchOptions& options, const std::vector<StepTiming>& timings) {
-  fmt::print("{}, {} {} a step, {} threads, bits {}/{}{}\n\n", model_of(options), timings[0].items,
+  fmt::print("{}, {} {} a step, {} threads, bits {}/{}{}\n", model_of(options), timings[0].items,
              timings[0].item_name, at::get_num_threads(), options.bits.forward, options.bits.backward,
              options.recompute ? ", recompute" : "");
+  fmt::print("{}\n", timings[0].data.empty() ? "" : timings[0].data + "\n");
   fmt::print("{:<12} {:>10} {:>10} {:>12} {:>14}\n", "engine", "ms", "fastest", timings[0].item_name + "/s",
              "peak MiB");
   for (const StepTiming& timing : timings) {
@@ -39,15 +40,12 @@ Json to_json(const StepBenchOptions& options, const std::vector<StepTiming>& tim
     engines[timing.engine] = {
         {"ms", timing.milliseconds}, {"fastest_ms", timing.fastest}, {"peak_bytes", timing.peak_bytes}};
   }
-  return {{"model", model_of(options)},
-          {"batch", options.recipe ? options.recipe->batch : options.batch},
-          {"items_a_step", timings[0].items},
-          {"items", timings[0].item_name},
-          {"threads", at::get_num_threads()},
-          {"device", options.device},
-          {"bits", {options.bits.forward, options.bits.backward}},
-          {"recompute", options.recompute},
-          {"engines", engines}};
+  return {
+      {"model", model_of(options)},       {"batch", options.recipe ? options.recipe->batch : options.batch},
+      {"items_a_step", timings[0].items}, {"items", timings[0].item_name},
+      {"data", timings[0].data},          {"threads", at::get_num_threads()},
+      {"device", options.device},         {"bits", {options.bits.forward, options.bits.backward}},
+      {"recompute", options.recompute},   {"engines", engines}};
 }
 
 // 128 x 16 x 32 x 32 to 16, 3x3, stride 2, 16 groups
@@ -97,7 +95,7 @@ std::vector<std::string> names_in(const std::string& list) {
 
 int bench_command(int argc, char** argv) {
   StepBenchOptions options;
-  std::string what, engines = "fp32,simulated,integer", models, recipe, data_dir;
+  std::string what, engines = "fp32,simulated,integer", models, recipe;
   int threads = 0;
   bool json = false;
   CLI::App app(
@@ -108,13 +106,17 @@ int bench_command(int argc, char** argv) {
       "bench");
   app.add_option("WHAT", what, "step or layer")->required();
   app.add_option("--model", options.model, "step: a name from `lowtide models`")->capture_default_str();
-  app.add_option("--recipe", recipe, "step: the task, model and data of this recipe, in place of --model");
-  app.add_option("--data-dir", data_dir, "step: of the recipe; default: as it says")->needs("--recipe");
+  app.add_option(
+      "--recipe", recipe,
+      "step: the task, model and data of this recipe, in place of --model; options of recipes, such as "
+      "--data-dir, change it");
+  app.allow_extras();
   app.add_option("--models", models,
                  "layer: comma-separated; default: cifar-resnet20,cifar-mobilenet-v2,resnet18");
-  app.add_option("--batch", options.batch, "images a step")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+  const CLI::Option* batch =
+      app.add_option("--batch", options.batch, "images a step; default with --recipe: as it says")
+          ->capture_default_str()
+          ->check(CLI::PositiveNumber);
   app.add_option("--engines", engines, "step: comma-separated: fp32 (no quantisation), simulated, integer")
       ->capture_default_str();
   app.add_option("--bits", options.bits.forward, "forward bits")
@@ -138,6 +140,12 @@ int bench_command(int argc, char** argv) {
   if (what != "step" && what != "layer") {
     throw UserError(fmt::format("bench: unknown benchmark '{}'; expected step or layer", what));
   }
+  std::vector<std::string> changes = app.remaining();
+  if (recipe.empty() && !changes.empty()) {
+    throw UserError(
+        fmt::format("bench: {} is not known without --recipe; see `lowtide bench --help`", changes[0]));
+  }
+  if (!recipe.empty() && *batch) changes.insert(changes.end(), {"--batch", std::to_string(options.batch)});
   prepare_torch(threads);
   if (what == "layer") {
     LayerBenchOptions layers{.batch = options.batch, .bits = options.bits, .repeat = options.repeat};
@@ -147,7 +155,7 @@ int bench_command(int argc, char** argv) {
     return 0;
   }
   options.engines = names_in(engines);
-  if (!recipe.empty()) options.recipe = read_recipe(recipe, data_dir);
+  if (!recipe.empty()) options.recipe = read_recipe(recipe, changes);
   MemoryMeter::install();
   const std::vector<StepTiming> timings = bench_step(options);
   if (json) {

@@ -22,12 +22,12 @@ std::optional<int> parse_recipe(CLI::App& app, int argc, char** argv) {
   return parse(app, static_cast<int>(translated.size()), translated.data());
 }
 
-Recipe read_recipe(const std::string& file, const std::string& data_dir) {
+Recipe read_recipe(const std::string& file, const std::vector<std::string>& changes) {
   Recipe recipe;
-  CLI::App app("", "recipe");
+  CLI::App app("", "bench");
   add_recipe_options(app, recipe);
   std::vector<std::string> arguments{"--recipe", file};
-  if (!data_dir.empty()) arguments.insert(arguments.end(), {"--data-dir", data_dir});
+  arguments.insert(arguments.end(), changes.begin(), changes.end());
   std::vector<char*> raw{const_cast<char*>("recipe")};
   for (const std::string& argument : arguments) raw.push_back(const_cast<char*>(argument.c_str()));
   if (parse(app, static_cast<int>(raw.size()), raw.data())) throw UserError(file + " is not a recipe");

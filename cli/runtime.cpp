@@ -6,7 +6,6 @@
 #include <malloc.h>
 
 #include <cstdlib>
-#include <limits>
 #include <thread>
 
 namespace lowtide {
@@ -21,9 +20,9 @@ void prepare_torch(int threads) {
   }
 #endif
   // A training step allocates and frees the same large blocks again and again. By default glibc maps and
-  // unmaps each of them, and the kernel clears every page anew: a third of a step's time on two cores.
-  mallopt(M_MMAP_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  // unmaps each of them, and the kernel clears every page anew: a third of a step's time on two cores. −1 is no limit.
+  mallopt(M_MMAP_THRESHOLD, -1);
+  mallopt(M_TRIM_THRESHOLD, -1);
   at::set_num_threads(threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency()));
   at::globalContext().setDeterministicCuDNN(true);
   at::globalContext().setBenchmarkCuDNN(false);

@@ -50,7 +50,8 @@ enum class RandomPurpose : std::uint32_t {
   kSplit = 4,           // which items are held out for validation
   kInitialisation = 5,  // weights: sub = parameter
   kNeighbours = 6,      // sampled neighbours: index = step and node, sub = layer
-  kDirection = 7        // directions in a loss landscape: index = direction, sub = weight
+  kDirection = 7,       // directions in a loss landscape: index = direction, sub = weight
+  kDrawnGraph = 8       // made-up graphs: index = edge, sub = what is drawn
 };
 
 // A sequential reader of one stream: (seed, purpose, index, sub) says where it starts, always at its

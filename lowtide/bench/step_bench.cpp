@@ -35,6 +35,7 @@ class Candidate {
   void forget_gradients() { model().zero_grad(/*set_to_none=*/true); }
   virtual std::int64_t items() const = 0;
   virtual std::string item_name() const = 0;
+  virtual std::string data() const { return ""; }
 
  protected:
   virtual torch::nn::Module& model() = 0;
@@ -81,9 +82,12 @@ class ImageCandidate final : public Candidate {
 // A recipe's task on its data.
 class TaskCandidate final : public Candidate {
  public:
-  TaskCandidate(const Recipe& recipe, Bits bits) : task_(make_task(recipe)) { prepare(recipe, bits); }
+  TaskCandidate(const Recipe& recipe, Bits bits) : task_(make_task_or_drawn(recipe, assumed_)) {
+    prepare(recipe, bits);
+  }
   std::int64_t items() const override { return task_->items_a_step(); }
   std::string item_name() const override { return task_->item_name(); }
+  std::string data() const override { return assumed_.empty() ? task_->describe() : assumed_; }
 
  protected:
   torch::nn::Module& model() override { return task_->model(); }
@@ -91,6 +95,7 @@ class TaskCandidate final : public Candidate {
   void compute_gradients() override { task_->train_step(); }
 
  private:
+  std::string assumed_;
   std::unique_ptr<Task> task_;
 };
 
@@ -165,6 +170,7 @@ std::vector<StepTiming> bench_step(const StepBenchOptions& options) {
     Candidate& candidate = *candidates.back();
     for (int i = 0; i < kWarmUpSteps; ++i) candidate.step();
     timings.push_back({.engine = engine,
+                       .data = candidate.data(),
                        .items = candidate.items(),
                        .item_name = candidate.item_name(),
                        .peak_bytes = on_cuda ? peak_bytes_on_cuda(candidate) : peak_bytes_on_cpu(candidate)});

@@ -25,6 +25,7 @@ struct StepBenchOptions {
 
 struct StepTiming {
   std::string engine;
+  std::string data;        // in words, where it is a recipe's
   std::int64_t items = 0;  // a step
   std::string item_name;
   double milliseconds = 0;  // median
@@ -32,8 +33,9 @@ struct StepTiming {
   std::int64_t peak_bytes = 0;  // beyond weights, optimiser state and the batch
 };
 
-// Times whole training steps (forward, backward, update) on made-up images, or as a recipe has them. Each round times every engine once,
-// so that the machine's noise hits all alike; "fp32" is the unquantised network on libtorch.
+// Times whole training steps (forward, backward, update) on made-up images, or as a recipe has them (on a drawn graph where
+// its own is not there: see make_task_or_drawn). Each round times every engine once, so that the machine's noise hits all
+// alike; "fp32" is the unquantised network on libtorch.
 std::vector<StepTiming> bench_step(const StepBenchOptions& options);
 
 }  // namespace lowtide

@@ -22,7 +22,8 @@ Activation measured(const at::Tensor& x) {
 SelfAttentionImpl::SelfAttentionImpl(const AttentionOptions& options) : options_(options) {
   LOWTIDE_CHECK(options.hidden % options.heads == 0, "heads of unequal size");
   const auto linear = [&](const char* name) {
-    return register_module(name, QuantLinear(QuantLinearOptions{options.hidden, options.hidden}));
+    return register_module(
+        name, QuantLinear(QuantLinearOptions{options.hidden, options.hidden, ErrorRange::kPosition}));
   };
   query_ = linear("query");
   key_ = linear("key");

@@ -1,6 +1,12 @@
 #include "lowtide/nn/graph_functions.h"
 
+#include <ATen/Parallel.h>
 #include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lowtide/base/simd.h"
 
 namespace lowtide {
 namespace {
@@ -61,9 +67,36 @@ struct QuantizedEntries {
   at::Tensor entries;  // less the row's zero
   at::Tensor zero;
 };
+// One row's entries, less its zero; `zero` is where that went.
+LOWTIDE_SIMD void quantise_row(const float* x, std::int64_t n, float min, float scale, float top, float zero,
+                               float* entries) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float code = std::nearbyint(std::clamp((x[i] - min) / scale, 0.0f, top));
+    entries[i] = code * scale + min - zero;
+  }
+}
+
+QuantizedEntries quantise_entries_on_cpu(const SparseFeatures& x, float top) {
+  QuantizedEntries result{at::empty_like(x.rows.weights), at::empty_like(x.min)};
+  const auto* offsets = x.rows.offsets.data_ptr<std::int64_t>();
+  const auto *values = x.rows.weights.data_ptr<float>(), *min = x.min.data_ptr<float>();
+  const auto* range = x.range.data_ptr<float>();
+  auto *entries = result.entries.data_ptr<float>(), *zero = result.zero.data_ptr<float>();
+  at::parallel_for(0, x.rows.rows(), 1024, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float scale = std::max(range[i] / top, 1e-8f);
+      zero[i] = std::nearbyint(std::clamp(-min[i] / scale, 0.0f, top)) * scale + min[i];
+      quantise_row(values + offsets[i], offsets[i + 1] - offsets[i], min[i], scale, top, zero[i],
+                   entries + offsets[i]);
+    }
+  });
+  return result;
+}
+
 QuantizedEntries quantise_entries(const SparseFeatures& x, int bits) {
   if (is_float_bits(bits)) return {x.rows.weights, {}};
   const auto top = static_cast<double>((1 << bits) - 1);
+  if (x.min.device().is_cpu()) return quantise_entries_on_cpu(x, static_cast<float>(top));
   const at::Tensor scale = (x.range / top).clamp_min(1e-8);
   const at::Tensor zero = (-x.min / scale).clamp(0, top).round_().mul_(scale).add_(x.min);
   const at::Tensor min = x.min.index_select(0, x.row_of), step = scale.index_select(0, x.row_of);
@@ -90,7 +123,7 @@ class SparseProductFunction : public torch::autograd::Function<SparseProductFunc
     rows.weights = quantised.entries;
     rows.row_factor = factor;
     call->columns = x.columns;
-    call->columns.weights = quantised.entries.index_select(0, x.entry);
+    call->columns.weights = quantised.entries.take(x.entry);  // by all threads, unlike index_select
     call->columns.column_factor = factor;
     if (quantised.zero.defined()) {
       call->zero = factor.defined() ? quantised.zero * factor : quantised.zero;

@@ -13,11 +13,15 @@ Quantized as_matrix(const Quantized& q) {
   return {q.code.reshape({-1, q.code.size(-1)}), q.scale, q.offset, q.bits};
 }
 
+struct LinearCall : LayerCall {
+  ErrorRange error = ErrorRange::kTensor;
+};
+
 class LinearFunction : public torch::autograd::Function<LinearFunction> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& weight, const Optional<at::Tensor>& bias,
-                            const c10::intrusive_ptr<LayerCall>& call) {
+                            const c10::intrusive_ptr<LinearCall>& call) {
     call->weight = encode(weight, measure_range(weight, RangeGroup::kRow), call->bits.forward);
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     context->saved_data["bias"] = bias.has_value();
@@ -33,10 +37,11 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    const auto call = c10::static_intrusive_pointer_cast<LayerCall>(context->saved_data["call"].toCapsule());
+    const auto call = c10::static_intrusive_pointer_cast<LinearCall>(context->saved_data["call"].toCapsule());
     const at::Tensor& dy = gradients[0];
-    const LayerError error =
-        dy.dim() == 3 ? quantise_batch_error(*call, dy, dy.size(0)) : call->quantise_error(dy);
+    const LayerError error = call->error == ErrorRange::kPosition
+                                 ? quantise_batch_error(*call, dy, dy.size(0))
+                                 : call->quantise_error(dy);
     const Quantized weight_error = as_matrix(error.for_weight);
     at::Tensor dx, db;
     if (call->needs_input_gradient) {
@@ -58,8 +63,9 @@ QuantLinearImpl::QuantLinearImpl(const QuantLinearOptions& linear_options) : opt
 }
 
 at::Tensor QuantLinearImpl::forward(const Activation& x) {
-  const auto call = c10::make_intrusive<LayerCall>();
+  const auto call = c10::make_intrusive<LinearCall>();
   prepare(*call, x.value.requires_grad());
+  call->error = options.error;
   call->input_range = input_range_.of(x, call->bits.forward, is_training());
   call->input = x.encoded(call->input_range, call->bits.forward);
   at::Tensor y = LinearFunction::apply(x.value, weight, optional(bias), call);

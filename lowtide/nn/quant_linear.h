@@ -7,15 +7,19 @@
 
 namespace lowtide {
 
+// Which elements of the gradient at the output share a range: all of them; or, where x is batch × length × features, those
+// at the same position of their items.
+enum class ErrorRange { kTensor, kPosition };
+
 struct QuantLinearOptions {
   std::int64_t in_features = 0;
   std::int64_t out_features = 0;
+  ErrorRange error = ErrorRange::kTensor;
   bool bias = true;
 };
 
 // y = x·wᵀ + b over the last dimension of x, with weight (a range per output row), bias and input (a range
-// per tensor) and output gradient (likewise, or one per position where x is batch × length × features; rounded
-// stochastically) quantised.
+// per tensor) and output gradient (as the options say; rounded stochastically) quantised.
 class QuantLinearImpl : public torch::nn::Module, public QuantLayer {
  public:
   explicit QuantLinearImpl(const QuantLinearOptions& options);

@@ -19,13 +19,14 @@ Quantized as_rows(const Quantized& q) {
   return {q.code.view({-1, q.code.size(-1)}), each_row(q.scale), each_row(q.offset), q.bits};
 }
 
-// Matrices with a range a row each, one below the other.
+// Matrices, one below the other, with a range for each row of the result.
 Quantized joined(const std::vector<Quantized>& parts) {
   std::vector<at::Tensor> code, scale, offset;
   for (const Quantized& part : parts) {
     code.push_back(part.code);
-    scale.push_back(part.scale);
-    offset.push_back(part.offset);
+    if (part.bits == 0) continue;
+    scale.push_back(part.scale.expand({part.code.size(0)}));
+    offset.push_back(part.offset.expand({part.code.size(0)}));
   }
   const bool is_float = parts[0].bits == 0;
   return {at::cat(code), is_float ? at::Tensor() : at::cat(scale), is_float ? at::Tensor() : at::cat(offset),
@@ -111,7 +112,6 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
     const std::int64_t time = dy.size(0);
     at::Tensor hidden_error = at::zeros_like(dy[0]), cell_error = at::zeros_like(dy[0]);
     const auto recurrent = call->engine->prepare(call->hidden_weight, /*transposed=*/false);
-    at::Tensor du;
     std::vector<Quantized> errors(static_cast<std::size_t>(time));
     std::vector<at::Tensor> float_errors(call->bifurcate ? static_cast<std::size_t>(time) : 0);
     for (std::int64_t t = time - 1; t >= 0; --t) {
@@ -123,32 +123,30 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
       const Range range = is_float ? Range{} : measure_range(step.sums, RangeGroup::kRow);
       errors[i] = encode(step.sums, range, call->bits.backward, call->step_noise[i]);
       if (call->bifurcate) float_errors[i] = step.sums;
-      const Quantized for_weight = call->bifurcate ? Quantized{step.sums, {}, {}, 0} : errors[i];
-      const at::Tensor change = call->engine->product(for_weight, call->hidden[i], {.transpose_a = true});
-      du = du.defined() ? du.add_(change) : change;
       if (t > 0) hidden_error = call->engine->multiply(errors[i], *recurrent);
     }
-    const InputGradients input = input_gradients(*call, errors, float_errors);
+    const ProductGradients result = product_gradients(*call, errors, float_errors);
     *call = LstmCall{};
-    return {input.x, input.weight, input.bias, du, {}, {}, {}};
+    return {result.x, result.input_weight, result.bias, result.hidden_weight, {}, {}, {}};
   }
 
  private:
-  struct InputGradients {
-    at::Tensor x, weight, bias;
+  struct ProductGradients {
+    at::Tensor x, input_weight, bias, hidden_weight;
   };
 
-  // Of W·x + b, for all steps at once.
-  static InputGradients input_gradients(const LstmCall& call, const std::vector<Quantized>& errors,
-                                        const std::vector<at::Tensor>& float_errors) {
+  // Of W·x + b and of U, for all steps at once.
+  static ProductGradients product_gradients(const LstmCall& call, const std::vector<Quantized>& errors,
+                                            const std::vector<at::Tensor>& float_errors) {
     const Quantized error = joined(errors);
     const Quantized for_weight = call.bifurcate ? Quantized{at::cat(float_errors), {}, {}, 0} : error;
     const Quantized input = as_rows(call.input);
-    InputGradients result;
+    ProductGradients result;
     if (call.needs_input_gradient) {
       result.x = call.engine->product(error, call.weight, {}).view(call.input.code.sizes());
     }
-    result.weight = call.engine->product(for_weight, input, {.transpose_a = true});
+    result.input_weight = call.engine->product(for_weight, input, {.transpose_a = true});
+    result.hidden_weight = call.engine->product(for_weight, joined(call.hidden), {.transpose_a = true});
     result.bias = decode(for_weight).sum(0);
     return result;
   }
@@ -169,7 +167,8 @@ LstmOutput QuantLstmImpl::forward(const at::Tensor& x, const LstmState& state) {
   const auto call = c10::make_intrusive<LstmCall>();
   prepare(*call, x.requires_grad());
   const bool is_float = is_float_bits(call->bits.forward);
-  for (std::int64_t t = 0; t < x.size(0); ++t) {
+  call->step_noise.push_back(call->noise);
+  for (std::int64_t t = 1; t < x.size(0); ++t) {
     call->step_noise.push_back(call->noise.is_drawn() ? Noise::drawn(noise_key()) : Noise::none());
   }
   const Range input_range = input_range_.of_each_step(x, call->bits.forward, is_training());

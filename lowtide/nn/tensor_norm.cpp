@@ -75,6 +75,44 @@ Means means(const at::Tensor& x, const at::Tensor& y, const at::Tensor& a, const
   return {at::full({}, sums.plain / count, x.options()), at::full({}, sums.product / count, x.options())};
 }
 
+LOWTIDE_SIMD void normalise_chunk(const float* x, float mean, float factor, std::int64_t n, float* y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * factor;
+}
+
+at::Tensor normalised(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& factor) {
+  if (!x.device().is_cpu()) return (x - mean).mul_(factor);
+  at::Tensor y = at::empty_like(x);
+  const float m = mean.item<float>(), f = factor.item<float>();
+  at::parallel_for(0, x.numel(), kChunk * kChunksAThread, [&](std::int64_t begin, std::int64_t end) {
+    normalise_chunk(x.data_ptr<float>() + begin, m, f, end - begin, y.data_ptr<float>() + begin);
+  });
+  return y;
+}
+
+// With z = (x - mean)·f:  dx = f (g - mean(g) - z mean(g·z)) = f ((x - mean) slope + g - shift).
+struct Backward {
+  float mean, slope, shift, factor;
+};
+
+LOWTIDE_SIMD void gradient_chunk(const float* x, const float* g, const Backward& b, std::int64_t n,
+                                 float* dx) {
+  for (std::int64_t i = 0; i < n; ++i) dx[i] = ((x[i] - b.mean) * b.slope + g[i] - b.shift) * b.factor;
+}
+
+at::Tensor gradient(const at::Tensor& x, const at::Tensor& g, const at::Tensor& mean,
+                    const at::Tensor& factor) {
+  const Means m = means(g, x, at::zeros_like(mean), mean);
+  const at::Tensor slope = -m.product * factor * factor;
+  if (!x.device().is_cpu()) return (x - mean).mul_(slope).add_(g).sub_(m.plain).mul_(factor);
+  at::Tensor dx = at::empty_like(x);
+  const Backward b{mean.item<float>(), slope.item<float>(), m.plain.item<float>(), factor.item<float>()};
+  at::parallel_for(0, x.numel(), kChunk * kChunksAThread, [&](std::int64_t begin, std::int64_t end) {
+    gradient_chunk(x.data_ptr<float>() + begin, g.data_ptr<float>() + begin, b, end - begin,
+                   dx.data_ptr<float>() + begin);
+  });
+  return dx;
+}
+
 class TensorNormFunction : public torch::autograd::Function<TensorNormFunction> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input) {
@@ -84,17 +122,13 @@ class TensorNormFunction : public torch::autograd::Function<TensorNormFunction> 
     const at::Tensor variance = means(x, x, mean, mean).product;
     const at::Tensor factor = (variance + kEpsilon).rsqrt();
     context->save_for_backward({x, mean, factor});
-    return (x - mean).mul_(factor);
+    return normalised(x, mean, factor);
   }
 
-  // With z = (x - mean)·f:  dx = f (g - mean(g) - z mean(g·z)).
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &mean = saved[1], &factor = saved[2];
-    const at::Tensor g = gradients[0].contiguous();
-    const Means m = means(g, x, at::zeros_like(mean), mean);
-    return {(x - mean).mul_(-m.product * factor * factor).add_(g).sub_(m.plain).mul_(factor)};
+    return {gradient(saved[0], gradients[0].contiguous(), saved[1], saved[2])};
   }
 };
 

@@ -8,8 +8,10 @@ TransformerLayerImpl::TransformerLayerImpl(const TransformerLayerOptions& o) : n
   attention_ =
       register_module("attention", SelfAttention(AttentionOptions{o.hidden, o.heads, o.attention_dropout}));
   attention_norm_ = register_module("attention_norm", LayerNorm(o.hidden, o.norm_epsilon));
-  expand_ = register_module("expand", QuantLinear(QuantLinearOptions{o.hidden, o.feed_forward}));
-  contract_ = register_module("contract", QuantLinear(QuantLinearOptions{o.feed_forward, o.hidden}));
+  expand_ = register_module("expand",
+                            QuantLinear(QuantLinearOptions{o.hidden, o.feed_forward, ErrorRange::kPosition}));
+  contract_ = register_module(
+      "contract", QuantLinear(QuantLinearOptions{o.feed_forward, o.hidden, ErrorRange::kPosition}));
   output_norm_ = register_module("output_norm", LayerNorm(o.hidden, o.norm_epsilon));
   dropout_ = register_module("dropout", Dropout(o.dropout));
 }

@@ -53,7 +53,15 @@ LOWTIDE_SIMD void find_extremes(const float* x, std::int64_t n, Extremes& result
     high[lane] = value > high[lane] ? value : high[lane];
     poison[lane] += value * 0.0f;
   }
-  for (int lane = 0; lane < kLanes; ++lane) result.join({low[lane], high[lane], poison[lane]});
+  // In halves, which are vectors too: rows may be as short as a head of attention.
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) {
+      low[lane] = low[lane + half] < low[lane] ? low[lane + half] : low[lane];
+      high[lane] = high[lane + half] > high[lane] ? high[lane + half] : high[lane];
+      poison[lane] += poison[lane + half];
+    }
+  }
+  result.join({low[0], high[0], poison[0]});
 }
 
 void store_range(const Extremes& extremes, float* min, float* range) {

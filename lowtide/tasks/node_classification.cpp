@@ -20,9 +20,12 @@ GraphNetworkOptions options_of(const Recipe& recipe, const Graph& graph) {
 }  // namespace
 
 NodeClassification::NodeClassification(const Recipe& recipe)
+    : NodeClassification(recipe, open_nodes(recipe)) {}
+
+NodeClassification::NodeClassification(const Recipe& recipe, Graph graph)
     : recipe_(recipe),
       device_(device_of(recipe)),
-      graph_(open_nodes(recipe)),
+      graph_(std::move(graph)),
       description_(graph_.describe()),
       execution_(make_execution(recipe)),
       model_(make_graph_network(recipe.model, options_of(recipe, graph_))) {

@@ -14,6 +14,7 @@ namespace lowtide {
 class NodeClassification final : public Task {
  public:
   explicit NodeClassification(const Recipe& recipe);
+  NodeClassification(const Recipe& recipe, Graph graph);  // which was made ready for the recipe
 
   std::string metric_name() const override { return "accuracy"; }
   std::string item_name() const override { return "nodes"; }

@@ -78,7 +78,10 @@ SparsePart rows_of(const NodeFeatures& features, std::span<const std::int32_t> n
 }  // namespace
 
 Graph open_nodes(const Recipe& recipe) {
-  Graph graph = open_graph(recipe.data, recipe.data_dir);
+  return made_ready(open_graph(recipe.data, recipe.data_dir), recipe);
+}
+
+Graph made_ready(Graph graph, const Recipe& recipe) {
   graph.split = split_of(recipe, graph);
   if (graph.split.train.empty())
     throw UserError(fmt::format("{}: the split has no training nodes", graph.place));

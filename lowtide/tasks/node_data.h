@@ -11,6 +11,9 @@ namespace lowtide {
 // but sage, which sees itself anyway; features made ready; a split. UserError for a recipe and data that do not agree.
 Graph open_nodes(const Recipe& recipe);
 
+// The same of a graph that is there.
+Graph made_ready(Graph graph, const Recipe& recipe);
+
 // All nodes' features.
 NodeInput whole_input(const NodeFeatures& features, const at::Device& device);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lowtide/base/error.h"
+#include "lowtide/data/graph/drawn_graph.h"
 #include "lowtide/data/image_dataset.h"
 #include "lowtide/tasks/detection.h"
 #include "lowtide/tasks/detection_setup.h"
@@ -78,11 +79,20 @@ std::unique_ptr<Task> make_task(const Recipe& recipe) {
 
 std::optional<double> Task::training_metric(double /*loss*/, double correct) const { return correct; }
 
+std::unique_ptr<Task> make_task_or_drawn(const Recipe& recipe, std::string& assumed) {
+  const GraphSize* size = recipe.data == "ogb" ? published_size(recipe.data_dir) : nullptr;
+  if (size == nullptr || std::filesystem::exists(recipe.data_dir)) return make_task(recipe);
+  Graph graph = made_ready(draw_graph(*size, recipe.seed), recipe);
+  assumed = fmt::format("{}: no such folder; {}", recipe.data_dir, graph.describe());
+  return std::make_unique<NodeClassification>(recipe, std::move(graph));
+}
+
 TaskShape shape_of_task(const Recipe& recipe) {
   if (task_of(recipe) == TaskKind::kImages) return shape_of_image_task(recipe);
   if (task_of(recipe) == TaskKind::kDetection) return shape_of_detection(recipe);
-  const auto task = make_task(recipe);
-  return {task->layers(), task->steps_an_epoch(), task->items_a_step(), ""};
+  std::string assumed;
+  const auto task = make_task_or_drawn(recipe, assumed);
+  return {task->layers(), task->steps_an_epoch(), task->items_a_step(), assumed};
 }
 
 }  // namespace lowtide

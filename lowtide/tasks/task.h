@@ -81,6 +81,10 @@ class Task {
 
 std::unique_ptr<Task> make_task(const Recipe& recipe);
 
+// The same on drawn data, where the recipe's is not there and its size is published; `assumed` then says so. For time and
+// cost, which depend on sizes alone.
+std::unique_ptr<Task> make_task_or_drawn(const Recipe& recipe, std::string& assumed);
+
 // The layers of the recipe's model without its data, as far as the format of the data tells its shape;
 // `assumed` says in words what was taken for granted, and is empty where the data was there.
 struct TaskShape {

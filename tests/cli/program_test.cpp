@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <stdexcept>
 #include <thread>
 
@@ -207,6 +208,48 @@ TEST_F(Program, CostNeedsNoTraining) {
   const Json json = Json::parse(cost.out);
   EXPECT_DOUBLE_EQ(json.at("relative_cost").get<double>(), 1.0);
   EXPECT_EQ(json.at("steps"), 40);
+}
+
+TEST_F(Program, ModelsOfEveryTaskAreListed) {
+  const Finished models = run({"models", "--json"});
+  ASSERT_EQ(models.code, 0) << models.error;
+  std::map<std::string, Json> rows;
+  for (const Json& row : Json::parse(models.out)) rows[row.at("model").get<std::string>()] = row;
+  for (const char* name :
+       {"cifar-resnet20", "retinanet18", "lstm", "transformer", "bert", "gcn", "sage", "gat"}) {
+    ASSERT_TRUE(rows.contains(name)) << name;
+  }
+  // By hand: embedding and decoder of 10,000 words, one layer of 800 units with four gates; MACs are those of a word.
+  EXPECT_EQ(rows["lstm"].at("parameters"), 2 * 8'000'000 + 10'000 + 4 * 800 * (800 + 800 + 1));
+  EXPECT_EQ(rows["lstm"].at("macs"), 8'000'000 + 4 * 800 * (800 + 800));
+  EXPECT_EQ(rows["gcn"].at("macs"), 128 * 512 + 512 * 512 + 512 * 40);
+  EXPECT_EQ(rows["sage"].at("macs"), 2 * (100 * 512 + 512 * 47));
+  // 12 layers of 4 · 768² + 2 · 768 · 3,072 for each of 128 pieces, twice 128² · 768 of attention, pooler and classifier.
+  EXPECT_EQ(rows["bert"].at("macs"),
+            std::int64_t{12} * (128 * (4 * 768 * 768 + 2 * 768 * 3072) + 2 * 128 * 128 * 768) + 768 * 768 +
+                768 * 3);
+}
+
+TEST_F(Program, ArxivNeedNotBeThereToBeCounted) {
+  const fs::path recipe = fs::path(LOWTIDE_SOURCE_DIR) / "recipes" / "ogbn-arxiv-gcn.toml";
+  const Finished cost = run({"cost", "--recipe", recipe.string(), "--data-dir",
+                             (folder_ / "ogbn_arxiv").string(), "--hidden", "16", "--json"});
+  ASSERT_EQ(cost.code, 0) << cost.error;
+  const Json json = Json::parse(cost.out);
+  EXPECT_EQ(json.at("items_a_step"), 169'343);
+  EXPECT_THAT(json.at("assumed").get<std::string>(), testing::HasSubstr("as large as OGBN-Arxiv"));
+}
+
+TEST_F(Program, BenchTimesARecipeWithChanges) {
+  const Finished bench = run({"bench", "step", "--recipe", recipe_.string(), "--batch", "2", "--repeat", "1",
+                              "--engines", "fp32", "--seed", "5", "--json"});
+  ASSERT_EQ(bench.code, 0) << bench.error;
+  const Json json = Json::parse(bench.out);
+  EXPECT_EQ(json.at("items_a_step"), 2);
+  EXPECT_GT(json.at("engines").at("fp32").at("ms").get<double>(), 0);
+  EXPECT_FALSE(json.at("data").get<std::string>().empty());
+  expect_mistake({"bench", "step", "--recipe", recipe_.string(), "--nosuch", "1"}, "--nosuch");
+  expect_mistake({"bench", "step", "--data-dir", "x"}, "--data-dir is not known without --recipe");
 }
 
 TEST_F(Program, MistakesAreOneLineAndExitCode2) {

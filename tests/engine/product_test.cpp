@@ -21,8 +21,9 @@ std::ostream& operator<<(std::ostream& out, const Extent& e) {
 }
 
 const std::vector<Extent> kExtents{
-    {{}, 1, 1, 1},   {{}, 1, 7, 5},  {{}, 5, 1, 3},      {{}, 9, 64, 1},      {{}, 17, 33, 65},
-    {{3}, 5, 7, 11}, {{1}, 4, 4, 4}, {{2, 3}, 5, 7, 11}, {{2, 1}, 16, 8, 16}, {{4}, 33, 65, 9},
+    {{}, 1, 1, 1},       {{}, 1, 7, 5},    {{}, 5, 1, 3},    {{}, 9, 64, 1},
+    {{}, 17, 33, 65},    {{3}, 5, 7, 11},  {{1}, 4, 4, 4},   {{2, 3}, 5, 7, 11},
+    {{2, 1}, 16, 8, 16}, {{4}, 33, 65, 9}, {{}, 40, 33, 18},
 };
 
 torch::Tensor operand(const Sizes& batch, std::int64_t rows, std::int64_t columns, bool transposed,
@@ -92,7 +93,7 @@ TEST_P(EngineProduct, AllTransposesAndBits) {
             // As for convolutions: at most 65 products are summed, 1e-6.
             EXPECT_TRUE(close_to(y, naive_product(left, right, shape), 1e-5));
             // The range may also be by row on the left: a graph's features have one a node.
-            const Quantized by_row = quantised(a, group, a_bits);
+            const Quantized by_row = quantised(a, RangeGroup::kRow, a_bits);
             EXPECT_TRUE(
                 close_to(engine_->product(by_row, right, shape), naive_product(by_row, right, shape), 1e-5));
             if (extent_.batch.empty() && !transpose_a) {

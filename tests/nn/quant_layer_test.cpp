@@ -67,7 +67,7 @@ const std::vector<Kind> kKinds{
     {"linear_of_sequences",
      {3, 4, 13},
      [] {
-       return filled<QuantLinearImpl>(QuantLinearOptions{13, 5});
+       return filled<QuantLinearImpl>(QuantLinearOptions{13, 5, ErrorRange::kPosition});
      },
      [](const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) {
        return torch::linear(x, weight, bias);

@@ -115,5 +115,18 @@ TEST(Dropouts, KeepTheExpectationAndDrawAnewInEveryCall) {
   EXPECT_TRUE(torch::equal(dropout.forward(x), x));
 }
 
+TEST(Dropouts, GradientsPassWhereValuesDo) {
+  const auto execution = std::make_shared<Execution>();
+  DropoutImpl dropout(0.3);
+  dropout.attach(execution, "dropout", 5);
+  const torch::Tensor x = uniform({70, 1000}, 1, 2, 1).requires_grad_();
+  const torch::Tensor y = dropout.forward(x);
+  const torch::Tensor gradient = uniform({1000, 70}, 1, 2, 2).t();  // not contiguous
+  y.backward(gradient);
+  const torch::Tensor mask = y.detach().gt(0).to(torch::kFloat) * (1 / 0.7f);
+  EXPECT_TRUE(same(y.detach(), x.detach() * mask));
+  EXPECT_TRUE(same(x.grad(), gradient * mask));
+}
+
 }  // namespace
 }  // namespace lowtide

@@ -1,19 +1,16 @@
 // The task of detection as a run: it resumes byte for byte, and says in a line what is wrong with its input.
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "lowtide/base/error.h"
+#include "lowtide/tasks/task.h"
 #include "lowtide/train/checkpoint.h"
 #include "lowtide/train/run_folder.h"
-#include "lowtide/train/trainer.h"
 #include "tests/data/detection/small_voc.h"
 #include "tests/io/scratch.h"
-#include "tests/train/small_run.h"
+#include "tests/train/resumed.h"
 
 namespace lowtide {
 namespace {
-
-namespace fs = std::filesystem;
 
 class DetectionRun : public testing::Test {
  protected:
@@ -40,52 +37,20 @@ class DetectionRun : public testing::Test {
     recipe_.keep_checkpoints = 100;
   }
 
-  Json train(const fs::path& run, bool resume = false) {
-    return Trainer(recipe_, "test").run(run, resume).result;
-  }
-
-  std::string last_checkpoint(const fs::path& run) const {
-    return file_bytes(RunPaths{run}.checkpoint(recipe_.steps));
-  }
-
   const ScratchFolder folder_;
   Recipe recipe_;
 };
 
-TEST_F(DetectionRun, ResumedEqualsUninterrupted) {
-  const fs::path whole = folder_ / "whole";
-  const Json result = train(whole);
-  EXPECT_EQ(result.at("metric"), "mAP");
-  for (const std::int64_t step : {1, 3}) {
-    const fs::path resumed = folder_ / std::to_string(step);
-    fs::copy(whole, resumed, fs::copy_options::recursive);
-    for (std::int64_t later = step + 1; later <= recipe_.steps; ++later)
-      fs::remove(RunPaths{resumed}.checkpoint(later));
-    fs::remove(RunPaths{resumed}.result());
-    const Json again = train(resumed, /*resume=*/true);
-    EXPECT_EQ(last_checkpoint(resumed), last_checkpoint(whole)) << "after step " << step;
-    EXPECT_EQ(again.at("test"), result.at("test"));
-    EXPECT_EQ(again.at("bitops"), result.at("bitops"));
-  }
-}
+TEST_F(DetectionRun, ResumedEqualsUninterrupted) { expect_resumes_exactly(recipe_, folder_.path(), {1, 3}); }
 
 TEST_F(DetectionRun, DoesNotDependOnTheNumberOfThreads) {
   recipe_.steps = 2;
-  const int before = at::get_num_threads();
-  std::vector<std::string> checkpoints;
-  for (const int threads : {1, 3}) {
-    at::set_num_threads(threads);
-    recipe_.loader_threads = threads;
-    train(folder_ / std::to_string(threads));
-    checkpoints.push_back(last_checkpoint(folder_ / std::to_string(threads)));
-  }
-  at::set_num_threads(before);
-  EXPECT_EQ(checkpoints[0], checkpoints[1]);
+  expect_run_independent_of_threads(recipe_, folder_.path());
 }
 
 TEST_F(DetectionRun, NormalisationStaysAsTheFirstImagesLeftIt) {
   recipe_.steps = 2;
-  train(folder_ / "run");
+  EXPECT_EQ(train(recipe_, folder_ / "run").at("metric"), "mAP");
   const auto task = make_task(recipe_);
   const auto statistics = [&](std::int64_t step) {
     read_checkpoint_tensors(RunPaths{folder_ / "run"}.checkpoint(step), model_tensors(task->model()));

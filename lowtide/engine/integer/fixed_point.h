@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "lowtide/engine/integer/affine.h"
@@ -16,7 +17,7 @@ class FixedPoint {
  public:
   FixedPoint(const std::uint8_t* code, std::vector<Affine> rows, std::int64_t columns);
 
-  const std::uint32_t* row(std::int64_t row) const { return u_.data() + row * columns_; }
+  const std::uint32_t* row(std::int64_t row) const { return u_.get() + row * columns_; }
   // Byte `plane` of u, the highest first; of the highest, 128 counts as 0.
   static std::uint8_t byte(std::uint32_t u, int plane) {
     return static_cast<std::uint8_t>(u >> (16 - 8 * plane));
@@ -33,7 +34,7 @@ class FixedPoint {
   const std::uint8_t* code_;
   std::vector<Affine> rows_;
   std::int64_t columns_;
-  std::vector<std::uint32_t> u_;
+  std::unique_ptr<std::uint32_t[]> u_;  // not cleared first
 };
 
 }  // namespace lowtide::integer

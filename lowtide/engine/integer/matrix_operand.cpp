@@ -39,8 +39,8 @@ LOWTIDE_SIMD void finish_columns(const std::int32_t* sums, const RowTerms& row, 
       __builtin_convertvector(__builtin_bit_cast(Ints, whole), Floats) *
           (LOWTIDE_LOAD(Floats, c.scale) * row.scale) +
       (LOWTIDE_LOAD(Floats, c.residual) * row.centred + LOWTIDE_LOAD(Floats, c.value) * row.residual);
-  if (out.step == 1 && lanes >= kLanes && !out.adds) {
-    LOWTIDE_STORE(out.y, y);
+  if (out.step == 1 && lanes >= kLanes) {
+    LOWTIDE_STORE(out.y, out.adds ? LOWTIDE_LOAD(Floats, out.y) + y : y);
   } else {
     for (std::int64_t lane = 0; lane < std::min<std::int64_t>(lanes, kLanes); ++lane) {
       float& to = out.y[lane * out.step];
@@ -131,8 +131,8 @@ LOWTIDE_SIMD void finish_planes(const std::int32_t* sums, const RowTerms& row, c
   const Floats y =
       whole * (LOWTIDE_LOAD(Floats, c.scale) * row.scale) +
       (LOWTIDE_LOAD(Floats, c.middle) * row.centred + LOWTIDE_LOAD(Floats, c.value) * row.residual);
-  if (out.step == 1 && lanes >= kLanes && !out.adds) {
-    LOWTIDE_STORE(out.y, y);
+  if (out.step == 1 && lanes >= kLanes) {
+    LOWTIDE_STORE(out.y, out.adds ? LOWTIDE_LOAD(Floats, out.y) + y : y);
   } else {
     for (std::int64_t lane = 0; lane < std::min<std::int64_t>(lanes, kLanes); ++lane) {
       float& to = out.y[lane * out.step];

@@ -15,7 +15,8 @@ constexpr std::int64_t kTileRows = 32;  // a tile's packed rows of 1024 inner el
 struct Result {
   float* y;
   std::int64_t row_step, column_step;
-  bool adds;  // to what is there
+  bool adds = false;                // to what is there
+  const float* constant = nullptr;  // or to these, one a column; for a column_step of 1
 };
 
 void multiply_rows(const Side& left, const RightOperand& right, std::int64_t first, std::int64_t rows,
@@ -28,13 +29,19 @@ void multiply_rows(const Side& left, const RightOperand& right, std::int64_t fir
   std::int32_t* box = box_memory.at_least(rows);
   pack_left(left, first, rows, from, from + right.terms(), packed);
   tiles.channel_sums(packed, quads, rows * kQuad, rows, box);
+  if (result.constant != nullptr) {
+    for (std::int64_t row = first; row < first + rows; ++row) {
+      std::copy_n(result.constant, right.columns(), result.y + row * result.row_step);
+    }
+  }
+  const bool adds = result.adds || result.constant != nullptr;
   const std::int32_t here = 0;
   for (const Block& block : right.blocks()) {
     tiles.dot_row({packed, right.packed(block), &here, 1, quads, rows * kQuad, sum, rows}, block.vectors);
     for (std::int64_t row = 0; row < rows; ++row) {
       right.finish_row(block, sum + row * block.vectors * kLanes,
                        RowTerms(left.at(first + row), box[row], right.terms()),
-                       {result.y + (first + row) * result.row_step, result.column_step, result.adds});
+                       {result.y + (first + row) * result.row_step, result.column_step, adds});
     }
   }
 }
@@ -59,8 +66,9 @@ void multiply_all(const Side& left, const Side& right, bool terms_scaled, std::i
   for (std::int64_t stretch = 0; stretch < stretches; ++stretch) {
     const std::int64_t from = terms * stretch / stretches, to = terms * (stretch + 1) / stretches;
     const auto operand = make_right_operand(right, terms_scaled, from, to);
-    result.adds = result.adds || stretch > 0;
     multiply(left, *operand, from, result, tiles);
+    result.adds = true;
+    result.constant = nullptr;
   }
 }
 
@@ -91,11 +99,12 @@ bool scale_varies_along_sum(const Quantized& q, bool summed_first) {
   return has_range_per_row(q) && summed_first;
 }
 
-// Where the scales of both change along the sum, the right operand takes over those of the left:
+// The right operand takes over the scales of the left that change along the sum:
 //   Σ (sa·qa + za)·b = Σ qa·(sa·b) + Σ za·b,
 // with sa, za and b at each element along. Leaves the left one's bare codes; returns the second sum, one a column.
-std::vector<double> fold_scales(Side& left, Side& right) {
+std::vector<float> fold_scales(Side& left, Side& right) {
   std::vector<double> constant(static_cast<std::size_t>(right.across));
+  if (right.affine.size() == 1) right.affine.resize(left.affine.size(), Affine(right.affine[0]));
   for (std::size_t k = 0; k < right.affine.size(); ++k) {
     const Affine& a = left.affine[k];
     Affine& b = right.affine[k];
@@ -108,7 +117,7 @@ std::vector<double> fold_scales(Side& left, Side& right) {
     b.residual *= a.scale;
   }
   left.affine = {Affine{.scale = 1}};
-  return constant;
+  return {constant.begin(), constant.end()};
 }
 
 at::Tensor as_stack(const at::Tensor& code) {
@@ -129,20 +138,22 @@ at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& s
   at::Tensor y = at::empty(sizes, a.scale.options());
   const bool left_varies = scale_varies_along_sum(a, shape.transpose_a);
   const bool right_varies = scale_varies_along_sum(b, !shape.transpose_b);
+  // Scales are folded where both change, or where the right operand has so few columns that their planes are soon packed.
+  const bool few_columns = b.scale.numel() == 1 && !shape.transpose_b && 2 * columns <= rows;
+  const bool folds = left_varies && (right_varies || few_columns);
   const auto one = [&](std::int64_t index) {
     Side left = side_of(a, left_stack, index, shape.transpose_a);
     Side right = side_of(b, right_stack, index, !shape.transpose_b);
     float* out = y.data_ptr<float>() + index * rows * columns;
-    if (left_varies && right_varies) {
-      const std::vector<double> constant = fold_scales(left, right);
-      for (std::int64_t i = 0; i < rows * columns; ++i) {
-        out[i] = static_cast<float>(constant[static_cast<std::size_t>(i % columns)]);
-      }
-      multiply_all(left, right, true, terms, {out, columns, 1, /*adds=*/true}, tiles);
+    if (folds) {
+      const std::vector<float> constant = fold_scales(left, right);
+      multiply_all(left, right, true, terms,
+                   {.y = out, .row_step = columns, .column_step = 1, .constant = constant.data()}, tiles);
     } else if (left_varies) {
-      multiply_all(right, left, true, terms, {out, 1, columns, /*adds=*/false}, tiles);
+      multiply_all(right, left, true, terms, {.y = out, .row_step = 1, .column_step = columns}, tiles);
     } else {
-      multiply_all(left, right, right_varies, terms, {out, columns, 1, /*adds=*/false}, tiles);
+      multiply_all(left, right, right_varies, terms, {.y = out, .row_step = columns, .column_step = 1},
+                   tiles);
     }
   };
   const std::int64_t matrices = left_stack.size(0);
@@ -168,7 +179,7 @@ at::Tensor product(const Quantized& a, const RightOperand& b, const TileKernels&
   const at::Tensor stack = as_stack(a.code);
   const Side left = side_of(a, stack, 0, /*summed_first=*/false);
   at::Tensor y = at::empty({stack.size(1), b.columns()}, a.scale.options());
-  multiply(left, b, 0, {y.data_ptr<float>(), b.columns(), 1, false}, tiles);
+  multiply(left, b, 0, {.y = y.data_ptr<float>(), .row_step = b.columns(), .column_step = 1}, tiles);
   return y;
 }
 
