@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <ranges>
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/simd.h"
@@ -100,9 +99,16 @@ at::Tensor sums_on_cpu(const SparseRows& matrix, const Quantized& features, std:
   // itself: row i begins at offsets[i] + i. Some 16,000 additions are worth waking a thread.
   const std::int64_t* offsets = matrix.offsets.data_ptr<std::int64_t>();
   const auto first_row = [&](std::int64_t work) {
-    const auto numbers = std::views::iota(std::int64_t{0}, matrix.rows());
-    const auto begins_before = [&](std::int64_t i) { return offsets[i] + i < work; };
-    return std::ranges::partition_point(numbers, begins_before) - numbers.begin();
+    std::int64_t first = 0, last = matrix.rows();
+    while (first < last) {
+      const std::int64_t middle = first + (last - first) / 2;
+      if (offsets[middle] + middle < work) {
+        first = middle + 1;
+      } else {
+        last = middle;
+      }
+    }
+    return first;
   };
   const std::int64_t grain = std::max<std::int64_t>(1, 16'000 / std::max<std::int64_t>(1, width));
   at::parallel_for(0, matrix.rows() + matrix.indices.numel(), grain,

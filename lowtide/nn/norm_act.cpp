@@ -56,13 +56,14 @@ c10::intrusive_ptr<NormCall> NormActImpl::start(const Activation& x) {
   const cpu::ChannelStatistics statistics =
       x.producer->moments ? x.producer->moments->of(input) : cpu::ChannelMoments().of(input);
   x.producer->moments.reset();
-  const auto call = c10::make_intrusive<NormCall>();
+  auto call = c10::make_intrusive<NormCall>();
   call->input = x.value;
   call->producer = x.producer;
   call->weight = weight;
   call->bias = bias;
   call->map.relu = options.relu;
-  const auto n = static_cast<double>(input.numel() / options.channels);
+  const std::int64_t count = input.numel() / options.channels;
+  const auto n = static_cast<double>(count);
   const double unbias = n > 1 ? n / (n - 1) : 1.0, rate = momentum();
   for (std::int64_t c = 0; c < options.channels; ++c) {
     const float mean = statistics.mean[static_cast<std::size_t>(c)];

@@ -203,6 +203,7 @@ MapGradients MapBackward::of(const at::Tensor& gradient, bool wants_residual,
 
 MapBackward::Terms MapBackward::finish_sums(MapGradients& result) const {
   const auto channels = static_cast<std::size_t>(layout_->channels);
+  const std::int64_t rows = layout_->elements / layout_->channels;
   std::vector<float> weight(channels), bias(channels), shift(channels), slope(channels);
   for (std::size_t c = 0; c < channels; ++c) {
     double sum = 0, product = 0;
@@ -211,8 +212,7 @@ MapBackward::Terms MapBackward::finish_sums(MapGradients& result) const {
       product += product_[lane];
     }
     // With x̂ = (x - mean) / deviation: dγ = Σ g x̂, dβ = Σ g, dx = γ / deviation (g - dβ / n - x̂ dγ / n).
-    const double inverse = inverse_deviation_[c],
-                 n = static_cast<double>(layout_->elements / layout_->channels);
+    const double inverse = inverse_deviation_[c], n = static_cast<double>(rows);
     weight[c] = static_cast<float>(product * inverse);
     bias[c] = static_cast<float>(sum);
     shift[c] = static_cast<float>(sum / n);

@@ -41,7 +41,8 @@ LOWTIDE_SIMD void lane_moments(const float* x, std::int64_t n, std::int64_t peri
     high[lane] = std::max(high[lane], x[i]);
   }
   for (std::int64_t lane = 0; lane < std::min(n, period); ++lane) {
-    mean[lane] /= static_cast<float>((n - lane + period - 1) / period);
+    const std::int64_t count = (n - lane + period - 1) / period;
+    mean[lane] /= static_cast<float>(count);
   }
   for (std::int64_t strip = 0; strip < std::min(period, whole); strip += kStrip) {
     Floats origin[kStripVectors], middle[kStripVectors], sum[kStripVectors];

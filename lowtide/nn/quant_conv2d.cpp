@@ -118,7 +118,7 @@ QuantConv2dImpl::QuantConv2dImpl(const QuantConv2dOptions& conv_options) : optio
 }
 
 c10::intrusive_ptr<ConvCall> QuantConv2dImpl::start(const at::Tensor& x) const {
-  const auto call = c10::make_intrusive<ConvCall>();
+  auto call = c10::make_intrusive<ConvCall>();
   for (int i = 0; i < 4; ++i) {
     call->shape.input[i] = x.size(i);
     call->shape.weight[i] = weight.size(i);

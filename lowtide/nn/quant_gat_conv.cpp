@@ -117,7 +117,7 @@ QuantGatConvImpl::QuantGatConvImpl(const GatConvOptions& conv_options) : options
 at::Tensor QuantGatConvImpl::forward(const NodeInput& x, const std::shared_ptr<const Gather>& gather) {
   const at::Tensor z = product(x, codes_of(x), {}, weight, WeightRows::kInputs);
   const auto call = [&] {
-    const auto attention = c10::make_intrusive<AttentionCall>();
+    auto attention = c10::make_intrusive<AttentionCall>();
     prepare(*attention, true);
     attention->gather = gather;
     attention->quantized = options.conv.quantized_aggregation;

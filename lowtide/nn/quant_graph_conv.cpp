@@ -28,7 +28,7 @@ Quantized first_rows(const Quantized& x, std::int64_t count) {
 }  // namespace
 
 c10::intrusive_ptr<LayerCall> GraphConv::new_call(bool needs_input_gradient) const {
-  const auto call = c10::make_intrusive<LayerCall>();
+  auto call = c10::make_intrusive<LayerCall>();
   prepare(*call, needs_input_gradient);
   return call;
 }
@@ -40,11 +40,11 @@ Quantized GraphConv::codes_of(const NodeInput& x) const {
 at::Tensor GraphConv::product(const NodeInput& x, const Quantized& codes, const at::Tensor& factor,
                               const at::Tensor& weight, WeightRows weight_rows) const {
   if (x.sparse) {
-    const at::Tensor y = sparse_product(*x.sparse, factor, weight, weight_rows, new_call());
+    at::Tensor y = sparse_product(*x.sparse, factor, weight, weight_rows, new_call());
     tell(y, x.sparse->rows.indices.numel() * y.size(1));
     return y;
   }
-  const at::Tensor y =
+  at::Tensor y =
       graph_product(x.dense, codes, factor, weight, weight_rows, new_call(x.dense.requires_grad()));
   tell(y, x.dense.numel() * y.size(1));
   return y;

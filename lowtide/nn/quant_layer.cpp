@@ -81,9 +81,10 @@ Range ActivationRange::of_each_step(const at::Tensor& x, int bits, bool training
   if (is_float_bits(bits)) return {};
   if (!training) return running();
   const at::NoGradGuard no_grad;
-  const Range now = measure_range(x, RangeGroup::kRow);
+  Range now = measure_range(x, RangeGroup::kRow);
   std::vector<Range> steps;
-  for (std::int64_t t = 0; t < x.size(0); ++t) steps.push_back({now.min.narrow(0, t, 1), now.range.narrow(0, t, 1)});
+  for (std::int64_t t = 0; t < x.size(0); ++t)
+    steps.push_back({now.min.narrow(0, t, 1), now.range.narrow(0, t, 1)});
   track_each(steps);
   return now;
 }

@@ -210,7 +210,7 @@ void Trainer::evaluate_if_due() {
 
 Evaluation Trainer::evaluate_and_log(Split split) {
   const Clock::time_point before = Clock::now();
-  const Evaluation evaluation = task_->evaluate(split, eval_bits_);
+  Evaluation evaluation = task_->evaluate(split, eval_bits_);
   const std::string name = split == Split::kTest ? "test" : "valid";
   progress_.note(fmt::format("step {}  {} {} {}  loss {:.4f}  at {}", step_, name, metric_.name,
                              metric_text(metric_, evaluation.metric), evaluation.loss,
