@@ -80,10 +80,13 @@ class GroupSums {
 
   std::int64_t grain() const { return g_.shape.macs() * g_.items < 2'000'000 ? g_.items * 1000 : 1; }
 
-  // An eighth of a second-level cache: enough work to a tile, and pieces small enough to be shared out evenly.
+  // An eighth of a second-level cache: pieces small enough to be shared out evenly. But each piece adds all its sums to
+  // the total, through memory: it is to have some thousand terms to each.
   std::int64_t images_at_once() const {
-    constexpr std::int64_t kCacheBytes = 128 * 1024;
-    return std::clamp<std::int64_t>(kCacheBytes / (g_.image_planes() + g_.image_error()), 1, g_.items);
+    constexpr std::int64_t kCacheBytes = 128 * 1024, kTerms = 1024;
+    const std::int64_t fit = kCacheBytes / (g_.image_planes() + g_.image_error());
+    const std::int64_t pixels = g_.plan.out_rows * g_.plan.out_cols;
+    return std::clamp<std::int64_t>(std::max(fit, (kTerms + pixels - 1) / pixels), 1, g_.items);
   }
 
   // Every thread packs some images and sums all tiles over them while they are in its cache.
