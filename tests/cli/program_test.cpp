@@ -1,4 +1,5 @@
 // The program as a user has it: real processes, signals, full disks, wrong input.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
