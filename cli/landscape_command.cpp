@@ -230,6 +230,7 @@ int landscape_command(int argc, char** argv) {
   const std::vector<Trained> all = find_all(arguments.checkpoints);
   prepare_torch(arguments.threads);
   std::vector<Measured> measured;
+  measured.reserve(all.size());
   for (const Trained& trained : all) measured.push_back(measure_and_write(trained, arguments));
   print_pictures(measured);
   return 0;

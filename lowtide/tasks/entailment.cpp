@@ -74,6 +74,7 @@ void expect_labels(const EntailmentData& data, const EntailmentData& train) {
 std::vector<SentencePair> selected(const std::vector<SentencePair>& pairs,
                                    const std::vector<std::int64_t>& items) {
   std::vector<SentencePair> chosen;
+  chosen.reserve(items.size());
   for (const std::int64_t item : items) chosen.push_back(pairs[static_cast<std::size_t>(item)]);
   return chosen;
 }

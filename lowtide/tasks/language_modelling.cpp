@@ -81,7 +81,7 @@ Evaluation LanguageModelling::evaluate_sample(Split split, Bits bits, std::int64
                      : split == Split::kValid ? corpus_.valid
                                               : corpus_.train;
   const Evaluating evaluating(*model_, *execution_, bits);
-  const auto columns = std::min<std::int64_t>(kEvalColumns, std::max<std::size_t>(1, text.size() / 2));
+  const auto columns = std::clamp<std::int64_t>(static_cast<std::int64_t>(text.size() / 2), 1, kEvalColumns);
   TextBatches windows(text, columns, recipe_.length);
   NamedTensors state = model_->initial_state(columns);
   torch::Tensor loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));

@@ -62,6 +62,7 @@ torch::Tensor NodeClassification::to_device(const std::vector<std::int32_t>& val
 
 torch::Tensor NodeClassification::labels_of(const std::vector<std::int32_t>& nodes) const {
   std::vector<std::int32_t> labels;
+  labels.reserve(nodes.size());
   for (const std::int32_t node : nodes) labels.push_back(graph_.labels[static_cast<std::size_t>(node)]);
   return to_device(labels);
 }
