@@ -67,8 +67,8 @@ Json read_run_file(const fs::path& path) {
 Recipe read_run_recipe(const RunPaths& paths) {
   const Json run = read_run_file(paths.run());
   if (run.value("format", Json()) != kRunFormat) {
-    throw UserError(fmt::format("{}: format {}; this program reads runs of format {}",
-                                paths.run().string(), run.value("format", Json()).dump(), kRunFormat));
+    throw UserError(fmt::format("{}: format {}; this program reads runs of format {}", paths.run().string(),
+                                run.value("format", Json()).dump(), kRunFormat));
   }
   return recipe_from_json(run.value("recipe", Json()), paths.run().string());
 }

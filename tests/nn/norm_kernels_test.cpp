@@ -166,7 +166,8 @@ TEST_P(NormKernels, AGradientThatChangedSinceItWasWatchedIsReadAgain) {
   torch::Tensor mine = channels_last(gradient_.clone());
   cpu::MapBackward back(x_, m, ones, sum.positive);
   show(back, mine);
-  mine.add_(residual_);  // what ReLU stopped of the first part is gone already, and of the sum it is to go too
+  mine.add_(
+      residual_);  // what ReLU stopped of the first part is gone already, and of the sum it is to go too
   const cpu::MapGradients got = back.of(mine, true);
   const cpu::MapGradients whole =
       cpu::MapBackward(x_, m, ones, sum.positive).of(channels_last(gradient_ + residual_), true);
@@ -181,8 +182,8 @@ TEST_P(NormKernels, CodesOfTheGradientAreThoseThatTheQuantiserMakesOfIt) {
     for (const int bits : {8, 2}) {
       const cpu::MapGradients floats_of = cpu::MapBackward(x_, m, ones, {}).of(gradient_, false);
       const Quantized expected = encode(floats_of.input, floats_of.input_range, bits, noise);
-      const cpu::MapGradients got = cpu::MapBackward(x_, m, ones, {}).of(
-          gradient_, false, StretchEncoder::Format{bits, noise});
+      const cpu::MapGradients got =
+          cpu::MapBackward(x_, m, ones, {}).of(gradient_, false, StretchEncoder::Format{bits, noise});
       EXPECT_TRUE(same(got.input_codes.code, expected.code)) << bits << " bits";
       EXPECT_TRUE(same(got.input_codes.scale, expected.scale));
       EXPECT_TRUE(same(got.input_codes.offset, expected.offset));

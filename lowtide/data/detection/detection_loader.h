@@ -14,9 +14,9 @@ namespace lowtide {
 
 // What is done with an image before a detector sees it.
 struct DetectionView {
-  int shorter = 608, longer = 1024;  // see fit_sides
+  int shorter = 608, longer = 1024;   // see fit_sides
   std::vector<double> mean{}, std{};  // per channel, of values in 0..1; empty: 0 and 1
-  bool flip = false;                 // left and right exchanged, half of the time
+  bool flip = false;                  // left and right exchanged, half of the time
 };
 
 struct DetectionBatch {
