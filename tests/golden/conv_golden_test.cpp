@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "lowtide/nn/quant_conv2d.h"
 #include "lowtide/nn/quant_layer.h"
 #include "tests/golden/golden_file.h"
@@ -9,7 +11,7 @@ class GoldenConv2d : public testing::TestWithParam<int> {};
 
 TEST_P(GoldenConv2d, OutputGradientsAndRunningRange) {
   const GoldenFile golden("qconv2d.pt");
-  const std::string c = "c" + std::to_string(GetParam()) + ".";
+  const std::string c = fmt::format("c{}.", GetParam());
   const auto cfg = golden[c + "cfg"].accessor<std::int64_t, 1>();
   const auto execution = std::make_shared<Execution>();
   execution->engine = engine_under_test();

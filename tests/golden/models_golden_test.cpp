@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <array>
 #include <filesystem>
 
@@ -136,7 +138,7 @@ class GoldenMobileNetV2Block : public testing::TestWithParam<int> {
   }
 
   const GoldenFile golden_{"mobilenetv2_block.pt"};
-  const std::string prefix_ = "m" + std::to_string(GetParam()) + ".";
+  const std::string prefix_ = fmt::format("m{}.", GetParam());
   std::vector<std::string> parameter_names_, buffer_names_;
 };
 

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "lowtide/quant/quantizer.h"
 #include "tests/golden/golden_file.h"
 
@@ -20,7 +22,7 @@ class GoldenQuantizer : public testing::TestWithParam<int> {
 
   void expect_same(const std::string& what, RangeGroup group, const Noise& noise = Noise::none()) {
     const int bits = GetParam();
-    const std::string key = "b" + std::to_string(bits) + "." + what;
+    const std::string key = fmt::format("b{}.{}", bits, what);
     const torch::Tensor& x = golden_[key];
     const torch::Tensor& expected = golden_[key + "_q"];
     const Quantized q = encode(x, measure_range(x, group), bits, noise);
@@ -34,7 +36,7 @@ TEST_P(GoldenQuantizer, WeightPerOutputChannel) { expect_same("weight", RangeGro
 TEST_P(GoldenQuantizer, ActivationPerTensor) { expect_same("act", RangeGroup::kTensor); }
 TEST_P(GoldenQuantizer, SignedActivationPerTensor) { expect_same("signed_act", RangeGroup::kTensor); }
 TEST_P(GoldenQuantizer, GradientWithRecordedNoise) {
-  const std::string noise = "b" + std::to_string(GetParam()) + ".noise";
+  const std::string noise = fmt::format("b{}.noise", GetParam());
   expect_same("grad", RangeGroup::kTensor, Noise::given(golden_[noise]));
 }
 

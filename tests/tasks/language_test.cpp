@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 void write_text(const fs::path& folder, int lines) {
   std::string text;
   for (int i = 0; i < lines; ++i) {
-    for (int word = 0; word < 5; ++word) text += "w" + std::to_string((i * 5 + word) % 11) + " ";
+    for (int word = 0; word < 5; ++word) text += fmt::format("w{} ", (i * 5 + word) % 11);
     text += "\n";
   }
   fs::create_directories(folder);
