@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets of every parser and runs each in brief, from its seeds in fuzz/corpus. LOWTIDE_FUZZ_SECONDS
-# says how long (5 seconds a target). Arguments name the targets to run; none means all.
+# says how long (2 seconds a target). Arguments name the targets to run; none means all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-seconds=${LOWTIDE_FUZZ_SECONDS:-5}
+seconds=${LOWTIDE_FUZZ_SECONDS:-2}
 case $seconds in '' | *[!0-9]* | 0*)
   # libFuzzer reads 0 as "for ever".
   echo "fuzz: LOWTIDE_FUZZ_SECONDS is '$seconds'; expected a whole number of seconds, 1 or more" >&2
