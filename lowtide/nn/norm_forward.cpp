@@ -120,7 +120,7 @@ Quantized encode_mapped(const at::Tensor& x, const ChannelMap& map, const Range&
   const float scale = scale_of(range.range.data_ptr<float>()[0], top);
   Quantized result{at::empty_like(x, x.options().dtype(at::kByte)), at::full({1}, scale, range.min.options()),
                    range.min, bits};
-  for_each_chunk(layout, Direction::kBackwards, [&](std::int64_t, std::int64_t begin, std::int64_t n) {
+  for_each_chunk(layout, [&](std::int64_t, std::int64_t begin, std::int64_t n) {
     encode_span(x.data_ptr<float>() + begin, n, layout.period, tables, min, scale, top,
                 result.code.data_ptr<std::uint8_t>() + begin);
   });
@@ -138,7 +138,7 @@ MappedSum map_and_add(const at::Tensor& x, const ChannelMap& map, const at::Tens
   const auto compute = keeps_signs ? add_span<true, true>
                        : adds      ? add_span<true, false>
                                    : add_span<false, false>;
-  for_each_chunk(layout, Direction::kBackwards, [&](std::int64_t i, std::int64_t begin, std::int64_t n) {
+  for_each_chunk(layout, [&](std::int64_t i, std::int64_t begin, std::int64_t n) {
     compute({x.data_ptr<float>() + begin, adds ? residual.data_ptr<float>() + begin : nullptr,
              result.value.data_ptr<float>() + begin,
              keeps_signs ? result.positive.data_ptr<std::uint8_t>() + layout.signs_begin(i) : nullptr},

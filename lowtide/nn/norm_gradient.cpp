@@ -183,7 +183,7 @@ MapGradients MapBackward::of(const at::Tensor& gradient, bool wants_residual,
   if (!watched) {
     // Others may hold the gradient: what ReLU lets pass of it goes into memory of its own.
     if (positive_.defined()) masked = at::empty_like(x_);
-    for_each_chunk(*layout_, Direction::kForwards, [&](std::int64_t i, std::int64_t, std::int64_t) {
+    for_each_chunk(*layout_, [&](std::int64_t i, std::int64_t, std::int64_t) {
       take(i, gradient.data_ptr<float>(), masked.data_ptr<float>());
     });
   }
@@ -228,7 +228,7 @@ Range MapBackward::write_gradient(const at::Tensor& masked, const Terms& terms, 
   const auto compute = dx ? (masks ? input_gradient<true, true> : input_gradient<false, true>)
                           : (masks ? input_gradient<true, false> : input_gradient<false, false>);
   std::vector<Extremes> extremes(static_cast<std::size_t>(layout_->chunks));
-  for_each_chunk(*layout_, Direction::kBackwards, [&](std::int64_t i, std::int64_t begin, std::int64_t n) {
+  for_each_chunk(*layout_, [&](std::int64_t i, std::int64_t begin, std::int64_t n) {
     compute({masked.data_ptr<float>() + begin, x_.data_ptr<float>() + begin, terms.shift.data(),
              terms.slope.data()},
             n, layout_->period, *tables_, dx ? dx + begin : nullptr, extremes[static_cast<std::size_t>(i)]);
@@ -241,7 +241,7 @@ Quantized MapBackward::encode_gradient(const at::Tensor& masked, const Terms& te
   const StretchEncoder encoder(x_, range, format);
   const auto compute =
       relu_ && !positive_.defined() ? input_gradient<true, true> : input_gradient<false, true>;
-  for_each_chunk(*layout_, Direction::kForwards, [&](std::int64_t, std::int64_t begin, std::int64_t n) {
+  for_each_chunk(*layout_, [&](std::int64_t, std::int64_t begin, std::int64_t n) {
     thread_local std::vector<float> dx;
     dx.resize(static_cast<std::size_t>(layout_->chunk));
     Extremes known_already;

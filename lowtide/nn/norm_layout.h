@@ -72,19 +72,12 @@ struct Layout {
   bool by_image_ = false;
 };
 
-// A tensor of a batch is larger than what the caches keep of it. So a pass goes through it against the direction of the
-// pass before: it begins with what was touched last, and finds that still there.
-enum class Direction { kForwards, kBackwards };
-
 template <typename Chunk>
-void for_each_chunk(const Layout& layout, Direction direction, const Chunk& chunk) {
+void for_each_chunk(const Layout& layout, const Chunk& chunk) {
   constexpr std::int64_t kElementsAThread = 32768;  // some 10 µs of work: less is not worth waking a thread
   const std::int64_t grain = std::max<std::int64_t>(1, kElementsAThread / layout.length(0));
   at::parallel_for(0, layout.chunks, grain, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t done = 0; done < last - first; ++done) {
-      const std::int64_t i = direction == Direction::kForwards ? first + done : last - 1 - done;
-      chunk(i, layout.begin(i), layout.length(i));
-    }
+    for (std::int64_t i = first; i < last; ++i) chunk(i, layout.begin(i), layout.length(i));
   });
 }
 

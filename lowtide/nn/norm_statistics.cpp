@@ -89,8 +89,7 @@ ChannelStatistics ChannelMoments::of(const at::Tensor& x) {
   const bool watched = layout_ && layout_->by_image() && x.data_ptr() == x_;
   if (!watched) {
     begin(x);
-    for_each_chunk(*layout_, Direction::kForwards,
-                   [&](std::int64_t i, std::int64_t, std::int64_t) { take(i); });
+    for_each_chunk(*layout_, [&](std::int64_t i, std::int64_t, std::int64_t) { take(i); });
   }
   const auto channels = static_cast<std::size_t>(layout_->channels);
   ChannelStatistics result{std::vector<float>(channels), std::vector<float>(channels),
