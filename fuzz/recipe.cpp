@@ -1,5 +1,6 @@
 #include "lowtide/train/recipe.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <sstream>
 

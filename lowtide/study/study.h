@@ -1,6 +1,5 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -9,6 +8,10 @@
 #include <vector>
 
 #include "lowtide/train/recipe.h"
+
+namespace CLI {
+class App;
+}
 
 namespace lowtide {
 

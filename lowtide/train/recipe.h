@@ -1,12 +1,15 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "lowtide/base/json.h"
 #include "lowtide/schedule/spec.h"
+
+namespace CLI {
+class App;
+}
 
 namespace lowtide {
 

@@ -1,0 +1,8 @@
+target_sources(torch_tests PRIVATE
+  ${CMAKE_CURRENT_LIST_DIR}/checkpoint_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/detection_run_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/optimizer_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/resume_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/resumed.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/weight_average_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/weight_plane_test.cpp)
