@@ -31,27 +31,33 @@ if [ ${#targets[@]} -eq 0 ]; then
   mapfile -t targets < <(sed -n 's/^lowtide_fuzz(\([a-z0-9_]*\))$/\1/p' fuzz/CMakeLists.txt)
 fi
 
-failed=0
-for target in "${targets[@]}"; do
+# One target; what it said is printed whole, at its end, since several run at once.
+run_target() {
+  target=$1
   # A copy, since libFuzzer adds what it finds: the next run starts from there, and the tree stays clean.
   corpus=build-fuzz/corpus/$target
   findings=build-fuzz/findings/$target
+  said=build-fuzz/findings/$target.log
   mkdir -p "$corpus" "$findings"
   if [ -d "fuzz/corpus/$target" ]; then cp -r "fuzz/corpus/$target/." "$corpus"; fi
   if "build-fuzz/fuzz/fuzz_$target" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
-      -artifact_prefix="$findings/" "$corpus" >"$log" 2>&1; then
-    executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+      -artifact_prefix="$findings/" "$corpus" >"$said" 2>&1; then
+    executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$said")
     printf 'fuzz: %-20s %10s executions\n' "$target" "$executions"
-  else
-    failed=1
-    tail -n 100 "$log"
-    # libFuzzer's own line names the file; a target that did not start has none.
-    input=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
-    if [ -n "$input" ]; then
-      echo "fuzz: $target FAILED on the input $PWD/$input"
-    else
-      echo "fuzz: $target FAILED, see above"
-    fi
+    return
   fi
-done
-exit $failed
+  tail -n 100 "$said"
+  # libFuzzer's own line names the file; a target that did not start has none.
+  input=$(sed -n 's/.*Test unit written to //p' "$said" | tail -n 1)
+  if [ -n "$input" ]; then
+    echo "fuzz: $target FAILED on the input $PWD/$input"
+  else
+    echo "fuzz: $target FAILED, see above"
+  fi
+  return 1
+}
+export -f run_target
+export seconds
+
+# xargs goes on after a target that failed, and then exits with 123.
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I {} bash -c 'run_target {}' || exit 1
