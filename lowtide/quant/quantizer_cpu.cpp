@@ -10,6 +10,7 @@
 #include "lowtide/base/simd.h"
 #include "lowtide/quant/noise.h"
 #include "lowtide/quant/noise_fill.h"
+#include "lowtide/quant/pieces.h"
 #include "lowtide/quant/quantizer_kernels.h"
 
 namespace lowtide {
@@ -125,9 +126,8 @@ constexpr std::int64_t kChunksAThread = 16;
 template <typename Chunk>
 void for_each_chunk(std::int64_t n, const Chunk& chunk) {
   const std::int64_t chunks = (n + kChunk - 1) / kChunk;
-  at::parallel_for(0, chunks, kChunksAThread, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = first; i < last; ++i) chunk(i * kChunk, std::min(n, (i + 1) * kChunk));
-  });
+  for_each_piece(chunks, kChunksAThread,
+                 [&](std::int64_t i) { chunk(i * kChunk, std::min(n, (i + 1) * kChunk)); });
 }
 
 void measure_range(const RangeArguments& a, void*) {

@@ -1,5 +1,3 @@
-#include <ATen/Parallel.h>
-
 #include <vector>
 
 #include "lowtide/base/lanes.h"
@@ -8,6 +6,7 @@
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/dense.h"
 #include "lowtide/engine/integer/products.h"
+#include "lowtide/quant/pieces.h"
 
 // The input gradient of a convolution with a wide kernel, one output channel at a time: the kernel's columns of one
 // row are a quad, so that three instructions sum a 3×3 kernel as integers, and a fourth scales the sum and adds it.
@@ -91,14 +90,12 @@ class ScaledGradient {
 
   void run(const at::Tensor& dx, bool adds, ImageWatcher* watcher) const {
     const std::int64_t pieces = shape_.input[0] * shape_.groups;
-    const std::int64_t grain = shape_.macs() * shape_.input[0] < 2'000'000 ? pieces : 1;
+    const std::int64_t least = shape_.macs() * shape_.input[0] < 2'000'000 ? pieces : 1;
     if (shape_.groups > 1) watcher = nullptr;
     if (watcher) watcher->begin(dx);
-    at::parallel_for(0, pieces, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t piece = begin; piece < end; ++piece) {
-        work(piece / shape_.groups, piece % shape_.groups, dx.data_ptr<float>(), adds, watcher);
-        if (watcher) watcher->image(piece);
-      }
+    for_each_piece(pieces, least, [&](std::int64_t piece) {
+      work(piece / shape_.groups, piece % shape_.groups, dx.data_ptr<float>(), adds, watcher);
+      if (watcher) watcher->image(piece);
     });
   }
 

@@ -5,6 +5,7 @@
 #include "lowtide/engine/integer/dense.h"
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/products.h"
+#include "lowtide/quant/pieces.h"
 
 // dw[o][c][tap] is a sum over all pixels of all images: the error of channel o against the input of channel c, shifted
 // by the tap. Lanes are output channels, quads neighbouring columns of a row; the shifted inputs are streams that
@@ -78,7 +79,8 @@ class GroupSums {
     int streams;
   };
 
-  std::int64_t grain() const { return g_.shape.macs() * g_.items < 2'000'000 ? g_.items * 1000 : 1; }
+  // Pieces of any kind that a thread is woken for.
+  std::int64_t least() const { return g_.shape.macs() * g_.items < 2'000'000 ? g_.items * 1000 : 1; }
 
   // An eighth of a second-level cache: pieces small enough to be shared out evenly. But each piece adds all its sums to
   // the total, through memory: it is to have some thousand terms to each.
@@ -93,12 +95,12 @@ class GroupSums {
   void by_images(const GroupCodes& codes, std::vector<std::int64_t>& total) const {
     std::mutex adding;  // the order does not matter to sums of integers
     const std::int64_t at_once = images_at_once(), pieces = (g_.items + at_once - 1) / at_once;
-    at::parallel_for(0, pieces, grain(), [&](std::int64_t begin, std::int64_t end) {
+    Pieces(pieces, least()).share_out([&](Pieces::Share& share) {
       thread_local Packed packed;
       reserve(packed, at_once);
       std::vector<std::int64_t> mine(total.size());
-      for (std::int64_t piece = begin; piece < end; ++piece) {
-        const std::int64_t first = piece * at_once, count = std::min(at_once, g_.items - first);
+      while (const std::optional<std::int64_t> piece = share.next()) {
+        const std::int64_t first = *piece * at_once, count = std::min(at_once, g_.items - first);
         for (std::int64_t i = 0; i < count; ++i) pack(codes, first + i, packed, i);
         for (const Tile& tile : list_) work(tile, packed, count, mine.data());
       }
@@ -111,15 +113,10 @@ class GroupSums {
   void by_tiles(const GroupCodes& codes, std::vector<std::int64_t>& total) const {
     Packed packed;
     reserve(packed, g_.items);
-    at::parallel_for(0, g_.items, grain(), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t item = begin; item < end; ++item) pack(codes, item, packed, item);
+    for_each_piece(g_.items, least(), [&](std::int64_t item) { pack(codes, item, packed, item); });
+    for_each_piece(static_cast<std::int64_t>(list_.size()), least(), [&](std::int64_t i) {
+      work(list_[static_cast<std::size_t>(i)], packed, g_.items, total.data());
     });
-    at::parallel_for(0, static_cast<std::int64_t>(list_.size()), grain(),
-                     [&](std::int64_t begin, std::int64_t end) {
-                       for (std::int64_t i = begin; i < end; ++i) {
-                         work(list_[static_cast<std::size_t>(i)], packed, g_.items, total.data());
-                       }
-                     });
   }
 
   void reserve(Packed& packed, std::int64_t images) const {

@@ -10,6 +10,7 @@
 #include "lowtide/engine/integer/plan.h"
 #include "lowtide/engine/integer/scratch.h"
 #include "lowtide/engine/integer/tiles.h"
+#include "lowtide/quant/pieces.h"
 
 // The walk that a convolution's output and its input gradient have in common: pack an image, sum the tiles row by
 // row, hand each row of integer sums to whoever makes floats of them.
@@ -114,16 +115,14 @@ class DenseWalk {
     const std::int64_t stretches = (rows + stretch - 1) / stretch;
     const std::int64_t pieces = call_.items * call_.groups * stretches;
     // A core does some 200 products of bytes a nanosecond: below two million it is done before a second is awake.
-    const std::int64_t grain = macs < 2'000'000 ? pieces : 1;
+    const std::int64_t least = macs < 2'000'000 ? pieces : 1;
     watcher_ = pieces == call_.items ? call_.watcher : nullptr;
     if (watcher_) watcher_->begin(call_.out);
-    at::parallel_for(0, pieces, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t piece = begin; piece < end; ++piece) {
-        const std::int64_t first = piece % stretches * stretch;
-        const std::int64_t group = piece / stretches % call_.groups;
-        work(piece / stretches / call_.groups, group, first, std::min(rows, first + stretch));
-        if (watcher_) watcher_->image(piece);
-      }
+    for_each_piece(pieces, least, [&](std::int64_t piece) {
+      const std::int64_t first = piece % stretches * stretch;
+      const std::int64_t group = piece / stretches % call_.groups;
+      work(piece / stretches / call_.groups, group, first, std::min(rows, first + stretch));
+      if (watcher_) watcher_->image(piece);
     });
   }
 

@@ -28,8 +28,32 @@ std::vector<std::int32_t> position_sums(const Quantized& q) {
   return sums;
 }
 
-void add_channels(const std::int32_t* from, std::int64_t channels, std::int64_t* to) {
-  for (std::int64_t c = 0; c < channels; ++c) to[c] += from[c];
+// The sums of one image's positions, and how they lie.
+struct Positions {
+  std::vector<std::int32_t> sums;  // [row][column][channel]
+  std::int64_t rows, cols, channels;
+
+  // Of each row, over `count` columns from `first` on in steps of `step`: [row][channel].
+  std::vector<std::int64_t> along_rows(std::int64_t first, std::int64_t step, std::int64_t count) const {
+    std::vector<std::int64_t> result(static_cast<std::size_t>(rows * channels));
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int32_t* from = sums.data() + (row * cols + first + i * step) * channels;
+        std::int64_t* to = result.data() + row * channels;
+        for (std::int64_t c = 0; c < channels; ++c) to[c] += from[c];
+      }
+    }
+    return result;
+  }
+};
+
+// Adds up `count` rows of `from`, from `first` on in steps of `step`.
+void add_rows(const std::vector<std::int64_t>& from, std::int64_t channels, std::int64_t first,
+              std::int64_t step, std::int64_t count, std::int64_t* to) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t* row = from.data() + (first + i * step) * channels;
+    for (std::int64_t c = 0; c < channels; ++c) to[c] += row[c];
+  }
 }
 
 }  // namespace
@@ -40,29 +64,25 @@ GradientSums::GradientSums(const Quantized& dy, const Quantized& x, const ConvSh
       kernel_cols_(shape.weight[3]),
       outputs_(shape.weight[0]),
       inputs_(shape.input[1]) {
-  const std::vector<std::int32_t> error = position_sums(dy), input = position_sums(x);
-  const std::int64_t out_rows = shape.output_height(), out_cols = shape.output_width();
-  const std::int64_t places = shape.weight[2] * shape.weight[3];
-  positions_.resize(static_cast<std::size_t>(places));
-  error_sums_.resize(static_cast<std::size_t>(places * outputs_));
-  input_sums_.resize(static_cast<std::size_t>(places * inputs_));
-  for (std::int64_t ky = 0; ky < shape.weight[2]; ++ky) {
-    const Span rows = valid_outputs(ky, shape.stride[0], shape.padding[0], shape.input[2], out_rows);
-    for (std::int64_t kx = 0; kx < shape.weight[3]; ++kx) {
-      const Span cols = valid_outputs(kx, shape.stride[1], shape.padding[1], shape.input[3], out_cols);
-      const std::int64_t place = ky * kernel_cols_ + kx;
-      positions_[static_cast<std::size_t>(place)] =
-          shape.input[0] * (rows.last - rows.first) * (cols.last - cols.first);
-      for (std::int64_t oy = rows.first; oy < rows.last; ++oy) {
-        const std::int64_t iy = oy * shape.stride[0] + ky - shape.padding[0];
-        for (std::int64_t ox = cols.first; ox < cols.last; ++ox) {
-          const std::int64_t ix = ox * shape.stride[1] + kx - shape.padding[1];
-          add_channels(error.data() + (oy * out_cols + ox) * outputs_, outputs_,
-                       error_sums_.data() + place * outputs_);
-          add_channels(input.data() + (iy * shape.input[3] + ix) * inputs_, inputs_,
-                       input_sums_.data() + place * inputs_);
-        }
-      }
+  const Positions error{position_sums(dy), shape.output_height(), shape.output_width(), outputs_};
+  const Positions input{position_sums(x), shape.input[2], shape.input[3], inputs_};
+  const auto places = static_cast<std::size_t>(shape.weight[2] * shape.weight[3]);
+  positions_.resize(places);
+  error_sums_.resize(places * static_cast<std::size_t>(outputs_));
+  input_sums_.resize(places * static_cast<std::size_t>(inputs_));
+  const std::int64_t row_step = shape.stride[0], col_step = shape.stride[1];
+  for (std::int64_t kx = 0; kx < shape.weight[3]; ++kx) {
+    const Span cols = valid_outputs(kx, col_step, shape.padding[1], input.cols, error.cols);
+    const std::int64_t width = cols.last - cols.first;
+    const auto error_rows = error.along_rows(cols.first, 1, width);
+    const auto input_rows = input.along_rows(cols.first * col_step + kx - shape.padding[1], col_step, width);
+    for (std::int64_t ky = 0; ky < shape.weight[2]; ++ky) {
+      const Span rows = valid_outputs(ky, row_step, shape.padding[0], input.rows, error.rows);
+      const std::int64_t height = rows.last - rows.first, place = ky * kernel_cols_ + kx;
+      positions_[static_cast<std::size_t>(place)] = shape.input[0] * height * width;
+      add_rows(error_rows, outputs_, rows.first, 1, height, error_sums_.data() + place * outputs_);
+      add_rows(input_rows, inputs_, rows.first * row_step + ky - shape.padding[0], row_step, height,
+               input_sums_.data() + place * inputs_);
     }
   }
 }
