@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "lowtide/nn/batch_norm.h"
@@ -72,7 +73,9 @@ c10::intrusive_ptr<NormCall> NormActImpl::start(const Activation& x) {
     call->map.mean.push_back(mean);
     call->map.factor.push_back(inverse * weight.data_ptr<float>()[c]);
     call->map.bias.push_back(bias.data_ptr<float>()[c]);
-    call->inverse_deviation.push_back(inverse);
+    call->scatter.inverse_deviation.push_back(inverse);
+    call->scatter.reach.push_back(std::max(mean - statistics.low[static_cast<std::size_t>(c)],
+                                           statistics.high[static_cast<std::size_t>(c)] - mean));
     const auto move = [rate](float& running, double now) {
       running = static_cast<float>((1 - rate) * static_cast<double>(running) + rate * now);
     };

@@ -10,8 +10,8 @@ at::Tensor NormCall::take_input() {
 
 ImageWatcher* NormCall::gradient_watcher() {
   if (!back_) {
-    back_ = std::make_unique<cpu::MapBackward>(input.defined() ? input : producer->output(), map,
-                                               inverse_deviation, positive);
+    back_ = std::make_unique<cpu::MapBackward>(input.defined() ? input : producer->output(), map, scatter,
+                                               positive);
     input.reset();
     positive.reset();
   }

@@ -16,7 +16,7 @@ struct NormCall : torch::CustomClassHolder {
   c10::intrusive_ptr<ConvCall> producer;  // of the input
   at::Tensor weight, bias;
   cpu::ChannelMap map;
-  std::vector<float> inverse_deviation;
+  cpu::ChannelScatter scatter;
   Range range;          // of the result, without a residual
   at::Tensor positive;  // see cpu::MappedSum
 

@@ -16,16 +16,29 @@ struct BackSpan {
   float* masked;  // out, where signs are stored: the gradient that ReLU let pass; may be the gradient itself
 };
 
-// Σ g and Σ g (x - mean) of each lane, g being the gradient that ReLU let pass.
+// Of each lane, g being the gradient that ReLU let pass.
+struct LaneSums {
+  float* sum;      // Σ g
+  float* product;  // Σ g (x - mean)
+  float* low;      // the least g
+  float* high;     // the greatest g
+};
+
 template <Signs kSigns>
 LOWTIDE_SIMD void gradient_sums(const BackSpan& span, std::int64_t n, std::int64_t period,
-                                const MapPointers& map, float* sum, float* product) {
+                                const MapPointers& map, const LaneSums& lanes) {
   const std::int64_t whole = n / kStrip * kStrip;
-  std::fill_n(sum, period, 0.0f);
-  std::fill_n(product, period, 0.0f);
+  std::fill_n(lanes.sum, period, 0.0f);
+  std::fill_n(lanes.product, period, 0.0f);
+  std::fill_n(lanes.low, period, Extremes{}.low);
+  std::fill_n(lanes.high, period, Extremes{}.high);
   for (std::int64_t strip = 0; strip < std::min(period, whole); strip += kStrip) {
     LOWTIDE_LOAD_MAP(map, strip)
-    Floats sums[kStripVectors]{}, products[kStripVectors]{};
+    Floats sums[kStripVectors]{}, products[kStripVectors]{}, low[kStripVectors], high[kStripVectors];
+    for (int k = 0; k < kStripVectors; ++k) {
+      low[k] = Floats{} + Extremes{}.low;
+      high[k] = Floats{} + Extremes{}.high;
+    }
     for (std::int64_t i = strip, row = strip; i < whole; row += period) {
       Ints signs[kStripVectors]{};
       if constexpr (kSigns == Signs::kStored) {
@@ -45,12 +58,16 @@ LOWTIDE_SIMD void gradient_sums(const BackSpan& span, std::int64_t n, std::int64
           }
           sums[k] += g;
           products[k] += g * distance;
+          low[k] = g < low[k] ? g : low[k];
+          high[k] = g > high[k] ? g : high[k];
         }
       }
     }
     for (int k = 0; k < kStripVectors; ++k) {
-      LOWTIDE_STORE(sum + strip + k * kSimdLanes, sums[k]);
-      LOWTIDE_STORE(product + strip + k * kSimdLanes, products[k]);
+      LOWTIDE_STORE(lanes.sum + strip + k * kSimdLanes, sums[k]);
+      LOWTIDE_STORE(lanes.product + strip + k * kSimdLanes, products[k]);
+      LOWTIDE_STORE(lanes.low + strip + k * kSimdLanes, low[k]);
+      LOWTIDE_STORE(lanes.high + strip + k * kSimdLanes, high[k]);
     }
   }
   const std::int64_t last = whole / period;
@@ -62,8 +79,10 @@ LOWTIDE_SIMD void gradient_sums(const BackSpan& span, std::int64_t n, std::int64
     } else if constexpr (kSigns == Signs::kFromInput) {
       g = mapped(span.x[i], map, lane) > 0 ? g : 0.0f;
     }
-    sum[lane] += g;
-    product[lane] += g * (span.x[i] - map.mean[lane]);
+    lanes.sum[lane] += g;
+    lanes.product[lane] += g * (span.x[i] - map.mean[lane]);
+    lanes.low[lane] = std::min(lanes.low[lane], g);
+    lanes.high[lane] = std::max(lanes.high[lane], g);
   }
 }
 
@@ -75,7 +94,31 @@ struct GradientTerms {
   const float* slope;
 };
 
-template <bool kMasks, bool kWrites>
+// What no dx of a chunk can pass, from the extremes of its g and the greatest |x - mean|. Each operation of dx keeps order
+// when it rounds, so the same operations on extremes bound what the others give, to the bit.
+LOWTIDE_SIMD void bound_gradient(const float* least, const float* most, const float* reach,
+                                 const float* shift, const float* slope, const float* factor,
+                                 std::int64_t period, Extremes& bounds) {
+  Floats low = Floats{} + bounds.low, high = Floats{} + bounds.high, poison{};
+  for (std::int64_t i = 0; i < period; i += kSimdLanes) {
+    const Floats steep = LOWTIDE_LOAD(Floats, slope + i), by = LOWTIDE_LOAD(Floats, shift + i);
+    const Floats spread = LOWTIDE_LOAD(Floats, reach + i) * (steep < Floats{} ? -steep : steep);
+    const Floats scale = LOWTIDE_LOAD(Floats, factor + i);
+    const Floats a = scale * (LOWTIDE_LOAD(Floats, least + i) - by - spread);
+    const Floats b = scale * (LOWTIDE_LOAD(Floats, most + i) - by + spread);
+    const Floats lower = a < b ? a : b, upper = a < b ? b : a;
+    low = lower < low ? lower : low;
+    high = upper > high ? upper : high;
+    poison += (a + b) * 0.0f;
+  }
+  for (int k = 0; k < kSimdLanes; ++k) {
+    bounds.low = std::min(bounds.low, low[k]);
+    bounds.high = std::max(bounds.high, high[k]);
+    bounds.poison += poison[k];
+  }
+}
+
+template <bool kMasks, bool kWrites, bool kMeasures>
 LOWTIDE_SIMD void input_gradient(const GradientTerms& of, std::int64_t n, std::int64_t period,
                                  const MapPointers& map, float* dx, Extremes& extremes) {
   const std::int64_t whole = n / kStrip * kStrip;
@@ -93,9 +136,11 @@ LOWTIDE_SIMD void input_gradient(const GradientTerms& of, std::int64_t n, std::i
         const Floats distance = LOWTIDE_LOAD(Floats, of.x + i + k * kSimdLanes) - mean[k];
         if constexpr (kMasks) g = distance * factor[k] + bias[k] > Floats{} ? g : Floats{};
         const Floats d = factor[k] * (g - shift[k] - distance * slope[k]);
-        low = d < low ? d : low;
-        high = d > high ? d : high;
-        poison += d * 0.0f;
+        if constexpr (kMeasures) {
+          low = d < low ? d : low;
+          high = d > high ? d : high;
+          poison += d * 0.0f;
+        }
         if constexpr (kWrites) LOWTIDE_STORE(dx + i + k * kSimdLanes, d);
       }
     }
@@ -123,17 +168,15 @@ at::Tensor floats_of(const std::vector<float>& values) {
 
 }  // namespace
 
-MapBackward::MapBackward(at::Tensor x, const ChannelMap& map, std::vector<float> inverse_deviation,
-                         at::Tensor positive)
+MapBackward::MapBackward(at::Tensor x, const ChannelMap& map, ChannelScatter scatter, at::Tensor positive)
     : x_(std::move(x)),
       positive_(std::move(positive)),
       relu_(map.relu),
-      inverse_deviation_(std::move(inverse_deviation)),
+      scatter_(std::move(scatter)),
       layout_(std::make_unique<Layout>(x_)),
       tables_(std::make_unique<MapTables>(*layout_, map)) {
   const auto size = static_cast<std::size_t>(layout_->chunks * layout_->period);
-  sum_.resize(size);
-  product_.resize(size);
+  for (std::vector<float>* table : {&sum_, &product_, &low_, &high_}) table->resize(size);
 }
 
 MapBackward::~MapBackward() = default;
@@ -168,11 +211,18 @@ void MapBackward::take(std::int64_t chunk, const float* gradient, float* masked)
   const auto sums = stored  ? gradient_sums<Signs::kStored>
                     : relu_ ? gradient_sums<Signs::kFromInput>
                             : gradient_sums<Signs::kNone>;
-  sums(span, layout_->length(chunk), layout_->period, *tables_, sum_.data() + at, product_.data() + at);
+  sums(span, layout_->length(chunk), layout_->period, *tables_,
+       {sum_.data() + at, product_.data() + at, low_.data() + at, high_.data() + at});
 }
 
 struct MapBackward::Terms {
+  const float* gradient;  // that ReLU let pass
+  const float* x;
   std::vector<float> shift, slope;
+
+  GradientTerms from(std::int64_t begin) const {
+    return {gradient + begin, x + begin, shift.data(), slope.data()};
+  }
 };
 
 MapGradients MapBackward::of(const at::Tensor& gradient, bool wants_residual,
@@ -189,19 +239,19 @@ MapGradients MapBackward::of(const at::Tensor& gradient, bool wants_residual,
   }
   MapGradients result;
   if (wants_residual) result.residual = masked;
-  const Terms terms = finish_sums(result);
+  const Terms terms = finish_sums(masked, result);
   if (as_codes) {
     result.input = at::full({1, 1, 1, 1}, std::numeric_limits<float>::quiet_NaN()).expand(x_.sizes());
-    result.input_range = write_gradient(masked, terms, nullptr);
-    result.input_codes = encode_gradient(masked, terms, result.input_range, *as_codes);
+    result.input_range = range_of_gradient(terms);
+    result.input_codes = encode_gradient(terms, result.input_range, *as_codes);
   } else {
     result.input = at::empty_like(x_);
-    result.input_range = write_gradient(masked, terms, result.input.data_ptr<float>());
+    result.input_range = write_gradient(terms, result.input.data_ptr<float>());
   }
   return result;
 }
 
-MapBackward::Terms MapBackward::finish_sums(MapGradients& result) const {
+MapBackward::Terms MapBackward::finish_sums(const at::Tensor& masked, MapGradients& result) const {
   const auto channels = static_cast<std::size_t>(layout_->channels);
   const std::int64_t rows = layout_->elements / layout_->channels;
   std::vector<float> weight(channels), bias(channels), shift(channels), slope(channels);
@@ -212,7 +262,7 @@ MapBackward::Terms MapBackward::finish_sums(MapGradients& result) const {
       product += product_[lane];
     }
     // With x̂ = (x - mean) / deviation: dγ = Σ g x̂, dβ = Σ g, dx = γ / deviation (g - dβ / n - x̂ dγ / n).
-    const double inverse = inverse_deviation_[c], n = static_cast<double>(rows);
+    const double inverse = scatter_.inverse_deviation[c], n = static_cast<double>(rows);
     weight[c] = static_cast<float>(product * inverse);
     bias[c] = static_cast<float>(sum);
     shift[c] = static_cast<float>(sum / n);
@@ -220,34 +270,63 @@ MapBackward::Terms MapBackward::finish_sums(MapGradients& result) const {
   }
   result.weight = floats_of(weight);
   result.bias = floats_of(bias);
-  return {layout_->spread(shift), layout_->spread(slope)};
+  return {masked.data_ptr<float>(), x_.data_ptr<float>(), layout_->spread(shift), layout_->spread(slope)};
 }
 
-Range MapBackward::write_gradient(const at::Tensor& masked, const Terms& terms, float* dx) const {
-  const bool masks = relu_ && !positive_.defined();
-  const auto compute = dx ? (masks ? input_gradient<true, true> : input_gradient<false, true>)
-                          : (masks ? input_gradient<true, false> : input_gradient<false, false>);
+// Exact, and yet most chunks are not looked at: those whose bounds lie within what was already met cannot widen it. One or
+// two in a hundred are left.
+Range MapBackward::range_of_gradient(const Terms& terms) const {
+  const std::vector<float> reach = layout_->spread(scatter_.reach);
+  std::vector<Extremes> bounds(static_cast<std::size_t>(layout_->chunks)), met;
+  for (std::int64_t i = 0; i < layout_->chunks; ++i) {
+    const std::int64_t at = i * layout_->period;
+    bound_gradient(low_.data() + at, high_.data() + at, reach.data(), terms.shift.data(), terms.slope.data(),
+                   tables_->factor.data(), layout_->period, bounds[static_cast<std::size_t>(i)]);
+  }
+  const auto compute = masks() ? input_gradient<true, false, true> : input_gradient<false, false, true>;
+  const auto look_at = [&](const std::vector<std::size_t>& chunks) {
+    const std::size_t before = met.size();
+    met.resize(before + chunks.size());
+    for_each_piece(static_cast<std::int64_t>(chunks.size()), 1, [&](std::int64_t i) {
+      const auto k = static_cast<std::size_t>(i);
+      const auto chunk = static_cast<std::int64_t>(chunks[k]);
+      compute(terms.from(layout_->begin(chunk)), layout_->length(chunk), layout_->period, *tables_, nullptr,
+              met[before + k]);
+    });
+  };
+  const auto index_of = [&](auto chunk) { return static_cast<std::size_t>(chunk - bounds.begin()); };
+  look_at({index_of(std::ranges::min_element(bounds, {}, &Extremes::low)),
+           index_of(std::ranges::max_element(bounds, {}, &Extremes::high))});
+  const float low = std::min(met[0].low, met[1].low), high = std::max(met[0].high, met[1].high);
+  std::vector<std::size_t> wider;
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    // What is not a number is looked at too.
+    const bool within = bounds[i].low >= low && bounds[i].high <= high && bounds[i].poison == 0;
+    if (!within) wider.push_back(i);
+  }
+  look_at(wider);
+  return range_of(met);
+}
+
+Range MapBackward::write_gradient(const Terms& terms, float* dx) const {
+  const auto compute = masks() ? input_gradient<true, true, true> : input_gradient<false, true, true>;
   std::vector<Extremes> extremes(static_cast<std::size_t>(layout_->chunks));
   for_each_chunk(*layout_, [&](std::int64_t i, std::int64_t begin, std::int64_t n) {
-    compute({masked.data_ptr<float>() + begin, x_.data_ptr<float>() + begin, terms.shift.data(),
-             terms.slope.data()},
-            n, layout_->period, *tables_, dx ? dx + begin : nullptr, extremes[static_cast<std::size_t>(i)]);
+    compute(terms.from(begin), n, layout_->period, *tables_, dx + begin,
+            extremes[static_cast<std::size_t>(i)]);
   });
   return range_of(extremes);
 }
 
-Quantized MapBackward::encode_gradient(const at::Tensor& masked, const Terms& terms, const Range& range,
+Quantized MapBackward::encode_gradient(const Terms& terms, const Range& range,
                                        const StretchEncoder::Format& format) const {
   const StretchEncoder encoder(x_, range, format);
-  const auto compute =
-      relu_ && !positive_.defined() ? input_gradient<true, true> : input_gradient<false, true>;
+  const auto compute = masks() ? input_gradient<true, true, false> : input_gradient<false, true, false>;
   for_each_chunk(*layout_, [&](std::int64_t, std::int64_t begin, std::int64_t n) {
     thread_local std::vector<float> dx;
     dx.resize(static_cast<std::size_t>(layout_->chunk));
-    Extremes known_already;
-    compute({masked.data_ptr<float>() + begin, x_.data_ptr<float>() + begin, terms.shift.data(),
-             terms.slope.data()},
-            n, layout_->period, *tables_, dx.data(), known_already);
+    Extremes not_measured;
+    compute(terms.from(begin), n, layout_->period, *tables_, dx.data(), not_measured);
     encoder.encode(dx.data(), begin, n);
   });
   return encoder.codes();

@@ -66,6 +66,12 @@ struct MappedSum {
 };
 MappedSum map_and_add(const at::Tensor& x, const ChannelMap& map, const at::Tensor& residual);
 
+// How far a channel's numbers lie from their mean.
+struct ChannelScatter {
+  std::vector<float> inverse_deviation;
+  std::vector<float> reach;  // the greatest |x - mean|
+};
+
 // The gradient at x from that at the result, through ReLU and normalisation by the batch's own statistics.
 struct MapGradients {
   at::Tensor input;       // where its codes were asked for, a placeholder of NaN that takes no memory
@@ -80,7 +86,7 @@ struct MapGradients {
 class MapBackward final : public ImageWatcher {
  public:
   // `positive` as map_and_add gave it; where it gave none, ReLU's sign is found again from x.
-  MapBackward(at::Tensor x, const ChannelMap& map, std::vector<float> inverse_deviation, at::Tensor positive);
+  MapBackward(at::Tensor x, const ChannelMap& map, ChannelScatter scatter, at::Tensor positive);
   ~MapBackward() override;
   void begin(const at::Tensor& gradient) override;
   void image(std::int64_t index) override;
@@ -93,17 +99,19 @@ class MapBackward final : public ImageWatcher {
  private:
   void take(std::int64_t chunk, const float* gradient, float* masked);
   struct Terms;  // of dx, for every lane
-  Terms finish_sums(MapGradients& result) const;
-  Range write_gradient(const at::Tensor& masked, const Terms& terms, float* dx) const;
-  Quantized encode_gradient(const at::Tensor& masked, const Terms& terms, const Range& range,
+  Terms finish_sums(const at::Tensor& masked, MapGradients& result) const;
+  Range range_of_gradient(const Terms& terms) const;
+  Range write_gradient(const Terms& terms, float* dx) const;
+  Quantized encode_gradient(const Terms& terms, const Range& range,
                             const StretchEncoder::Format& format) const;
+  bool masks() const { return relu_ && !positive_.defined(); }  // by the sign that is found again from x
 
   const at::Tensor x_, positive_;
   const bool relu_;
-  const std::vector<float> inverse_deviation_;
+  const ChannelScatter scatter_;
   const std::unique_ptr<const Layout> layout_;
   const std::unique_ptr<const MapTables> tables_;
-  std::vector<float> sum_, product_;  // of each chunk, a number for each lane
+  std::vector<float> sum_, product_, low_, high_;  // of each chunk, a number for each lane
   at::Tensor watched_;
   std::int64_t watched_version_ = 0;
 };

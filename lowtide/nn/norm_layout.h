@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/lanes.h"
 #include "lowtide/nn/norm_kernels.h"
+#include "lowtide/quant/pieces.h"
 
 // How the kernels around a convolution walk through memory; for norm_*.cpp alone.
 
@@ -75,10 +75,8 @@ struct Layout {
 template <typename Chunk>
 void for_each_chunk(const Layout& layout, const Chunk& chunk) {
   constexpr std::int64_t kElementsAThread = 32768;  // some 10 µs of work: less is not worth waking a thread
-  const std::int64_t grain = std::max<std::int64_t>(1, kElementsAThread / layout.length(0));
-  at::parallel_for(0, layout.chunks, grain, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = first; i < last; ++i) chunk(i, layout.begin(i), layout.length(i));
-  });
+  const std::int64_t least = kElementsAThread / layout.length(0);
+  for_each_piece(layout.chunks, least, [&](std::int64_t i) { chunk(i, layout.begin(i), layout.length(i)); });
 }
 
 // The constants of a ChannelMap for every lane of a period.

@@ -32,6 +32,10 @@ class NormKernels : public testing::TestWithParam<std::vector<std::int64_t>> {
     return {floats(normal({channels_}, 4) + 3), floats(normal({channels_}, 5)),
             floats(normal({channels_}, 6)), relu};
   }
+  cpu::ChannelScatter scatter(const cpu::ChannelMap& map, std::vector<float> inverse_deviation = {}) const {
+    if (inverse_deviation.empty()) inverse_deviation.assign(static_cast<std::size_t>(channels_), 1.0f);
+    return {inverse_deviation, floats((x_ - row_of(map.mean)).abs().amax({0, 2, 3}))};
+  }
   static torch::Tensor mapped(const torch::Tensor& x, const cpu::ChannelMap& map) {
     const torch::Tensor z = (x - row_of(map.mean)) * row_of(map.factor) + row_of(map.bias);
     return channels_last(map.relu ? torch::relu(z) : z);
@@ -99,7 +103,7 @@ TEST_P(NormKernels, Gradients) {
       const cpu::ChannelMap m{s.mean, floats(inverse * weight), floats(bias), relu};
       const cpu::MappedSum sum = cpu::map_and_add(x_, m, with_residual ? residual_ : torch::Tensor());
       const cpu::MapGradients g =
-          cpu::MapBackward(x_, m, floats(inverse), sum.positive).of(gradient_, with_residual);
+          cpu::MapBackward(x_, m, scatter(m, floats(inverse)), sum.positive).of(gradient_, with_residual);
 
       const auto as_leaf = [](const torch::Tensor& t) {
         return t.to(torch::kDouble).detach().requires_grad_();
@@ -143,10 +147,10 @@ TEST_P(NormKernels, WatchedStatisticsAreThoseOfTheWhole) {
 TEST_P(NormKernels, WatchedGradientsAreThoseOfTheWhole) {
   for (const bool with_residual : {false, true}) {
     const cpu::ChannelMap m = map(true);
-    const std::vector<float> ones(static_cast<std::size_t>(channels_), 1.0f);
     const cpu::MappedSum sum = cpu::map_and_add(x_, m, with_residual ? residual_ : torch::Tensor());
-    const cpu::MapGradients whole = cpu::MapBackward(x_, m, ones, sum.positive).of(gradient_, with_residual);
-    cpu::MapBackward back(x_, m, ones, sum.positive);
+    const cpu::MapGradients whole =
+        cpu::MapBackward(x_, m, scatter(m), sum.positive).of(gradient_, with_residual);
+    cpu::MapBackward back(x_, m, scatter(m), sum.positive);
     const torch::Tensor mine = channels_last(gradient_.clone());
     show(back, mine);
     const cpu::MapGradients watched = back.of(mine, with_residual);
@@ -161,29 +165,27 @@ TEST_P(NormKernels, WatchedGradientsAreThoseOfTheWhole) {
 
 TEST_P(NormKernels, AGradientThatChangedSinceItWasWatchedIsReadAgain) {
   const cpu::ChannelMap m = map(true);
-  const std::vector<float> ones(static_cast<std::size_t>(channels_), 1.0f);
   const cpu::MappedSum sum = cpu::map_and_add(x_, m, residual_);
   torch::Tensor mine = channels_last(gradient_.clone());
-  cpu::MapBackward back(x_, m, ones, sum.positive);
+  cpu::MapBackward back(x_, m, scatter(m), sum.positive);
   show(back, mine);
   mine.add_(
       residual_);  // what ReLU stopped of the first part is gone already, and of the sum it is to go too
   const cpu::MapGradients got = back.of(mine, true);
   const cpu::MapGradients whole =
-      cpu::MapBackward(x_, m, ones, sum.positive).of(channels_last(gradient_ + residual_), true);
+      cpu::MapBackward(x_, m, scatter(m), sum.positive).of(channels_last(gradient_ + residual_), true);
   EXPECT_TRUE(same(got.residual, whole.residual));
   EXPECT_TRUE(same(got.input, whole.input));
 }
 
 TEST_P(NormKernels, CodesOfTheGradientAreThoseThatTheQuantiserMakesOfIt) {
   const cpu::ChannelMap m = map(true);
-  const std::vector<float> ones(static_cast<std::size_t>(channels_), 1.0f);
   for (const Noise& noise : {Noise::none(), Noise::drawn({7, 11, 13})}) {
     for (const int bits : {8, 2}) {
-      const cpu::MapGradients floats_of = cpu::MapBackward(x_, m, ones, {}).of(gradient_, false);
+      const cpu::MapGradients floats_of = cpu::MapBackward(x_, m, scatter(m), {}).of(gradient_, false);
       const Quantized expected = encode(floats_of.input, floats_of.input_range, bits, noise);
       const cpu::MapGradients got =
-          cpu::MapBackward(x_, m, ones, {}).of(gradient_, false, StretchEncoder::Format{bits, noise});
+          cpu::MapBackward(x_, m, scatter(m), {}).of(gradient_, false, StretchEncoder::Format{bits, noise});
       EXPECT_TRUE(same(got.input_codes.code, expected.code)) << bits << " bits";
       EXPECT_TRUE(same(got.input_codes.scale, expected.scale));
       EXPECT_TRUE(same(got.input_codes.offset, expected.offset));
@@ -195,10 +197,10 @@ TEST_P(NormKernels, CodesOfTheGradientAreThoseThatTheQuantiserMakesOfIt) {
 
 TEST_P(NormKernels, TheNumberOfThreadsDoesNotMatter) {
   const cpu::ChannelMap m = map(true);
-  const std::vector<float> ones(static_cast<std::size_t>(channels_), 1.0f);
   expect_independent_of_threads([&] { return torch::tensor(cpu::ChannelMoments().of(x_).variance); });
   expect_independent_of_threads([&] { return cpu::map_and_add(x_, m, residual_).value; });
-  expect_independent_of_threads([&] { return cpu::MapBackward(x_, m, ones, {}).of(gradient_, false).input; });
+  expect_independent_of_threads(
+      [&] { return cpu::MapBackward(x_, m, scatter(m), {}).of(gradient_, false).input; });
 }
 
 INSTANTIATE_TEST_SUITE_P(
