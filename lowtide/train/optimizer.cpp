@@ -2,17 +2,15 @@
 
 #include <cmath>
 
+#include "lowtide/train/update.h"
+
 namespace lowtide {
 namespace {
 
-// The update of parameters that a halt must leave alone. On a CPU the flag is at hand; elsewhere it masks.
+// On a CPU the flag is at hand and a parameter is changed in one pass (update.h). Elsewhere the flag masks the change.
 void apply(const torch::Tensor& parameter, const torch::Tensor& change, double factor,
            const torch::Tensor& halted) {
-  if (parameter.device().is_cpu()) {
-    parameter.add_(change, factor);
-  } else {
-    parameter.add_(torch::where(halted, torch::zeros_like(change), change), factor);
-  }
+  parameter.add_(torch::where(halted, torch::zeros_like(change), change), factor);
 }
 
 bool halted_on_host(const torch::Tensor& halted) { return halted.device().is_cpu() && halted.item<bool>(); }
@@ -34,6 +32,10 @@ class Sgd final : public Optimizer {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const torch::Tensor& parameter = parameters_[i];
       const torch::Tensor& velocity = velocity_[i].second;
+      if (parameter.device().is_cpu()) {
+        cpu::update({rate, momentum_, decay_}, parameter, parameter.grad(), velocity);
+        continue;
+      }
       velocity.mul_(momentum_).add_(parameter.grad());
       if (decay_ != 0) velocity.add_(parameter, decay_);
       apply(parameter, velocity, -rate, halted);
@@ -74,11 +76,17 @@ class Adam final : public Optimizer {
     const double correction2 = 1 - std::pow(beta2_, static_cast<double>(steps_));
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const torch::Tensor& parameter = parameters_[i];
-      const bool joins = decay_ != 0 && !apart_;
-      const torch::Tensor gradient = joins ? parameter.grad().add(parameter, decay_) : parameter.grad();
-      if (decay_ != 0 && apart_ && parameter.dim() > 1) apply(parameter, parameter, -rate * decay_, halted);
       const torch::Tensor& first = first_[i].second;
       const torch::Tensor& second = second_[i].second;
+      const bool joins = decay_ != 0 && !apart_, shrinks = decay_ != 0 && apart_ && parameter.dim() > 1;
+      if (parameter.device().is_cpu()) {
+        cpu::update({rate, beta1_, beta2_, kEpsilon, correction1, correction2, joins ? decay_ : 0,
+                     shrinks ? rate * decay_ : 0},
+                    parameter, parameter.grad(), first, second);
+        continue;
+      }
+      const torch::Tensor gradient = joins ? parameter.grad().add(parameter, decay_) : parameter.grad();
+      if (shrinks) apply(parameter, parameter, -rate * decay_, halted);
       first.mul_(beta1_).add_(gradient, 1 - beta1_);
       second.mul_(beta2_).addcmul_(gradient, gradient, 1 - beta2_);
       const torch::Tensor deviation = (second / correction2).sqrt_().add_(kEpsilon);

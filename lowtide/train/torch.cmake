@@ -3,5 +3,6 @@ target_sources(lowtide_torch PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/checkpoint.cpp
   ${CMAKE_CURRENT_LIST_DIR}/optimizer.cpp
   ${CMAKE_CURRENT_LIST_DIR}/trainer.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/update.cpp
   ${CMAKE_CURRENT_LIST_DIR}/weight_average.cpp
   ${CMAKE_CURRENT_LIST_DIR}/weight_plane.cpp)

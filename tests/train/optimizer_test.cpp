@@ -76,6 +76,32 @@ TEST(Adam, IsThatOfLibtorch) {
   }
 }
 
+// Its decay is for products: the parameter of one dimension is changed as by Adam.
+TEST(AdamW, IsThatOfLibtorchAndLeavesBiasesToAdam) {
+  Recipe recipe;
+  recipe.optimizer = "adamw";
+  recipe.weight_decay = 0.05;
+  TwoParameters ours, theirs;
+  const auto optimizer = make_optimizer(recipe, ours);
+  torch::optim::AdamW decayed({theirs.a}, torch::optim::AdamWOptions(0.1).weight_decay(0.05));
+  torch::optim::Adam plain({theirs.b}, torch::optim::AdamOptions(0.1));
+  for (int step = 0; step < 20; ++step) {
+    ours.set_gradients(step);
+    theirs.set_gradients(step);
+    optimizer->step(0.1, flag(false));
+    decayed.step();
+    plain.step();
+  }
+  EXPECT_TRUE(close_to(ours.a, theirs.a, 1e-6));
+  EXPECT_TRUE(close_to(ours.b, theirs.b, 1e-6));
+}
+
+// Long enough for several threads.
+struct Kernel : torch::nn::Module {
+  Kernel() { weight = register_parameter("weight", normal({40, 130, 3, 3}, 1)); }
+  torch::Tensor weight;
+};
+
 class AnyOptimizer : public testing::TestWithParam<std::string> {
  protected:
   Recipe recipe() const {
@@ -131,6 +157,30 @@ TEST_P(AnyOptimizer, GoesOnExactlyFromItsSavedState) {
   EXPECT_TRUE(same(stopped.b, whole.b));
 }
 
+TEST_P(AnyOptimizer, NeitherLayoutNorThreadsMatter) {
+  const auto train = [&](torch::MemoryFormat of_parameter, torch::MemoryFormat of_gradient) {
+    Kernel model;
+    {
+      const torch::NoGradGuard no_grad;
+      model.weight.set_data(model.weight.contiguous(of_parameter));
+    }
+    const auto optimizer = make_optimizer(recipe(), model);
+    for (int step = 0; step < 3; ++step) {
+      model.weight.mutable_grad() = normal({40, 130, 3, 3}, 100 + step).contiguous(of_gradient);
+      optimizer->step(0.1, flag(false));
+    }
+    return model.weight.detach();
+  };
+  const auto rows = torch::MemoryFormat::Contiguous, last = torch::MemoryFormat::ChannelsLast;
+  const torch::Tensor expected = train(rows, rows);
+  for (const auto of_parameter : {rows, last}) {
+    for (const auto of_gradient : {rows, last}) {
+      EXPECT_TRUE(same(train(of_parameter, of_gradient), expected));
+    }
+  }
+  expect_independent_of_threads([&] { return train(last, last); });
+}
+
 TEST_P(AnyOptimizer, NamesItsTensorsByTheParameters) {
   TwoParameters model;
   const auto optimizer = make_optimizer(recipe(), model);
@@ -143,7 +193,7 @@ TEST_P(AnyOptimizer, NamesItsTensorsByTheParameters) {
   EXPECT_EQ(names, expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, AnyOptimizer, testing::Values("sgd", "adam"));
+INSTANTIATE_TEST_SUITE_P(Optimizers, AnyOptimizer, testing::Values("sgd", "adam", "adamw"));
 
 class ClipGradients : public testing::Test {
  protected:
