@@ -175,8 +175,7 @@ MapBackward::MapBackward(at::Tensor x, const ChannelMap& map, ChannelScatter sca
       scatter_(std::move(scatter)),
       layout_(std::make_unique<Layout>(x_)),
       tables_(std::make_unique<MapTables>(*layout_, map)) {
-  const auto size = static_cast<std::size_t>(layout_->chunks * layout_->period);
-  for (std::vector<float>* table : {&sum_, &product_, &low_, &high_}) table->resize(size);
+  for (LaneTable* table : {&sum_, &product_, &low_, &high_}) *table = layout_->table();
 }
 
 MapBackward::~MapBackward() = default;
@@ -212,7 +211,7 @@ void MapBackward::take(std::int64_t chunk, const float* gradient, float* masked)
                     : relu_ ? gradient_sums<Signs::kFromInput>
                             : gradient_sums<Signs::kNone>;
   sums(span, layout_->length(chunk), layout_->period, *tables_,
-       {sum_.data() + at, product_.data() + at, low_.data() + at, high_.data() + at});
+       {sum_.get() + at, product_.get() + at, low_.get() + at, high_.get() + at});
 }
 
 struct MapBackward::Terms {
@@ -257,7 +256,8 @@ MapBackward::Terms MapBackward::finish_sums(const at::Tensor& masked, MapGradien
   std::vector<float> weight(channels), bias(channels), shift(channels), slope(channels);
   for (std::size_t c = 0; c < channels; ++c) {
     double sum = 0, product = 0;
-    for (std::size_t lane = c; lane < sum_.size(); lane += channels) {
+    const auto lanes = static_cast<std::size_t>(layout_->chunks * layout_->period);
+    for (std::size_t lane = c; lane < lanes; lane += channels) {
       sum += sum_[lane];
       product += product_[lane];
     }
@@ -280,7 +280,7 @@ Range MapBackward::range_of_gradient(const Terms& terms) const {
   std::vector<Extremes> bounds(static_cast<std::size_t>(layout_->chunks)), met;
   for (std::int64_t i = 0; i < layout_->chunks; ++i) {
     const std::int64_t at = i * layout_->period;
-    bound_gradient(low_.data() + at, high_.data() + at, reach.data(), terms.shift.data(), terms.slope.data(),
+    bound_gradient(low_.get() + at, high_.get() + at, reach.data(), terms.shift.data(), terms.slope.data(),
                    tables_->factor.data(), layout_->period, bounds[static_cast<std::size_t>(i)]);
   }
   const auto compute = masks() ? input_gradient<true, false, true> : input_gradient<false, false, true>;

@@ -18,6 +18,9 @@ namespace lowtide::cpu {
 struct Layout;
 struct MapTables;
 
+// A number for every lane of every chunk (norm_layout.h); nothing is there before it is written.
+using LaneTable = std::unique_ptr<float[]>;
+
 // Of each channel; NaN where the channel holds anything that is not finite.
 struct ChannelStatistics {
   std::vector<float> mean, variance;  // the variance biased
@@ -41,7 +44,7 @@ class ChannelMoments final : public ImageWatcher {
 
   const float* x_ = nullptr;  // not the tensor: whoever computes it may own this
   std::unique_ptr<Layout> layout_;
-  std::vector<float> mean_, squares_, low_, high_;  // of each chunk, a number for each lane
+  LaneTable mean_, squares_, low_, high_;
 };
 
 // z = (x - mean) · factor + bias, then ReLU perhaps.
@@ -111,7 +114,7 @@ class MapBackward final : public ImageWatcher {
   const ChannelScatter scatter_;
   const std::unique_ptr<const Layout> layout_;
   const std::unique_ptr<const MapTables> tables_;
-  std::vector<float> sum_, product_, low_, high_;  // of each chunk, a number for each lane
+  LaneTable sum_, product_, low_, high_;
   at::Tensor watched_;
   std::int64_t watched_version_ = 0;
 };

@@ -60,6 +60,10 @@ struct Layout {
   std::int64_t signs_begin(std::int64_t i) const { return i * (chunk / kSignsAByte); }
   std::int64_t sign_bytes() const { return chunks * (chunk / kSignsAByte); }
 
+  LaneTable table() const {
+    return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(chunks * period));
+  }
+
   // A channel's constants for every lane of a period.
   std::vector<float> spread(const std::vector<float>& by_channel) const {
     std::vector<float> lanes(static_cast<std::size_t>(period));

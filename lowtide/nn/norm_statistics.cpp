@@ -70,8 +70,7 @@ LOWTIDE_SIMD void lane_moments(const float* x, std::int64_t n, std::int64_t peri
 void ChannelMoments::begin(const at::Tensor& x) {
   x_ = x.data_ptr<float>();
   layout_ = std::make_unique<Layout>(x);
-  const auto size = static_cast<std::size_t>(layout_->chunks * layout_->period);
-  for (std::vector<float>* table : {&mean_, &squares_, &low_, &high_}) table->resize(size);
+  for (LaneTable* table : {&mean_, &squares_, &low_, &high_}) *table = layout_->table();
 }
 
 void ChannelMoments::image(std::int64_t index) {
@@ -81,8 +80,8 @@ void ChannelMoments::image(std::int64_t index) {
 
 void ChannelMoments::take(std::int64_t chunk) {
   const std::int64_t at = chunk * layout_->period;
-  lane_moments(x_ + layout_->begin(chunk), layout_->length(chunk), layout_->period, mean_.data() + at,
-               squares_.data() + at, low_.data() + at, high_.data() + at);
+  lane_moments(x_ + layout_->begin(chunk), layout_->length(chunk), layout_->period, mean_.get() + at,
+               squares_.get() + at, low_.get() + at, high_.get() + at);
 }
 
 ChannelStatistics ChannelMoments::of(const at::Tensor& x) {

@@ -152,14 +152,15 @@ class ScaledGradient {
   // Kernel row `row` of one output channel: four columns, from the last backwards, of sixteen input channels.
   void pack_vector(const std::uint8_t* code, std::int64_t row, std::int64_t quad, std::int64_t first,
                    std::uint8_t* to) const {
-    std::fill_n(to, kVectorBytes, std::uint8_t{0});
+    alignas(kVectorBytes) std::uint8_t columns[kQuad][kLanes] = {};
     for (std::int64_t i = 0; i < kQuad; ++i) {
       const std::int64_t col = shape_.weight[3] - 1 - (quad * kQuad + i);
       if (col < 0) break;
-      const std::uint8_t* from = code + (row * shape_.weight[3] + col) * inputs_ + first;
-      for (std::int64_t lane = 0; lane < std::min<std::int64_t>(kLanes, inputs_ - first); ++lane) {
-        to[lane * kQuad + i] = from[lane];
-      }
+      std::copy_n(code + (row * shape_.weight[3] + col) * inputs_ + first,
+                  std::min<std::int64_t>(kLanes, inputs_ - first), columns[i]);
+    }
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      for (std::int64_t i = 0; i < kQuad; ++i) to[lane * kQuad + i] = columns[i][lane];
     }
   }
 

@@ -220,8 +220,9 @@ at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const
     const std::vector<std::int64_t> total = sums.sums({x.code.data_ptr<std::uint8_t>() + group * g.inputs,
                                                        dy.code.data_ptr<std::uint8_t>() + group * g.outputs});
     float* out = dw.data_ptr<float>() + group * g.outputs * g.kernel_rows * g.kernel_cols * g.inputs;
+    constexpr std::int64_t kValuesAThread = 4'000;  // some 10 µs
     at::parallel_for(
-        0, g.outputs, std::max<std::int64_t>(1, 20'000 / (g.inputs * g.kernel_rows * g.kernel_cols)),
+        0, g.outputs, std::max<std::int64_t>(1, kValuesAThread / (g.inputs * g.kernel_rows * g.kernel_cols)),
         [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t o = begin; o < end; ++o) {
             for (std::int64_t ky = 0; ky < g.kernel_rows; ++ky) {
