@@ -160,6 +160,13 @@ LOWTIDE_SIMD void input_gradient(const GradientTerms& of, std::int64_t n, std::i
   }
 }
 
+// Into the second-level cache, to be read soon.
+void fetch(const float* from, std::int64_t n) {
+  constexpr std::int64_t kLine = 64 / sizeof(float);
+  constexpr int kIntoSecondLevel = 2;
+  for (std::int64_t i = 0; i < n; i += kLine) __builtin_prefetch(from + i, 0, kIntoSecondLevel);
+}
+
 at::Tensor floats_of(const std::vector<float>& values) {
   at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::TensorOptions(at::kFloat));
   std::copy(values.begin(), values.end(), tensor.data_ptr<float>());
@@ -194,11 +201,8 @@ void MapBackward::image(std::int64_t index) {
 }
 
 void MapBackward::ahead(std::int64_t image, std::int64_t row, std::int64_t rows) {
-  constexpr std::int64_t kLine = 64 / sizeof(float);
-  constexpr int kIntoSecondLevel = 2;
   const std::int64_t image_elements = layout_->elements / x_.size(0), row_elements = image_elements / rows;
-  const float* from = x_.data_ptr<float>() + image * image_elements + row * row_elements;
-  for (std::int64_t i = 0; i < row_elements; i += kLine) __builtin_prefetch(from + i, 0, kIntoSecondLevel);
+  fetch(x_.data_ptr<float>() + image * image_elements + row * row_elements, row_elements);
 }
 
 void MapBackward::take(std::int64_t chunk, const float* gradient, float* masked) {
@@ -322,12 +326,27 @@ Quantized MapBackward::encode_gradient(const Terms& terms, const Range& range,
                                        const StretchEncoder::Format& format) const {
   const StretchEncoder encoder(x_, range, format);
   const auto compute = masks() ? input_gradient<true, true, false> : input_gradient<false, true, false>;
+  // Floats and noise of so many stay in the first-level cache. What the next need is fetched in between: drawing the noise
+  // takes about as long as memory does.
+  constexpr std::int64_t kFirstLevel = 2048, kBetweenFetches = 256;
+  const std::int64_t block = kSignsAByte * layout_->period;
+  const std::int64_t at_once = std::max(kFirstLevel / block, std::int64_t{1}) * block;
   for_each_chunk(*layout_, [&](std::int64_t, std::int64_t begin, std::int64_t n) {
     thread_local std::vector<float> dx;
-    dx.resize(static_cast<std::size_t>(layout_->chunk));
+    dx.resize(static_cast<std::size_t>(at_once));
     Extremes not_measured;
-    compute(terms.from(begin), n, layout_->period, *tables_, dx.data(), not_measured);
-    encoder.encode(dx.data(), begin, n);
+    for (std::int64_t from = begin; from < begin + n; from += at_once) {
+      const std::int64_t count = std::min(at_once, begin + n - from);
+      compute(terms.from(from), count, layout_->period, *tables_, dx.data(), not_measured);
+      for (std::int64_t at = from; at < from + count; at += kBetweenFetches) {
+        const std::int64_t some = std::min(kBetweenFetches, from + count - at);
+        if (at + count + some <= layout_->elements) {
+          fetch(terms.gradient + at + count, some);
+          fetch(terms.x + at + count, some);
+        }
+        encoder.encode(dx.data() + (at - from), at, some);
+      }
+    }
   });
   return encoder.codes();
 }
