@@ -38,61 +38,45 @@ struct GradientEpilogue {
   void row(const SumRow& r) const;
 };
 
-// Pixels of one class in the three vectors of sums of sixteen channels.
-struct Pixels {
-  std::int64_t count;
-  const std::int32_t* sum;
-  std::int64_t sum_step;
-  const std::int32_t* box;
-  float* out;
-  std::int64_t out_step;
-  std::int64_t lanes;  // that are real channels
-  std::int32_t terms;  // N d
-};
-
+// A row of the three vectors of sums of sixteen channels.
 template <bool kAdds>
-LOWTIDE_SIMD void finish(const Pixels& p, const float* scale, const float* box_scale,
-                         const std::array<const std::int32_t*, kPlanes>& class_sum,
-                         const float* class_value) {
-  const Floats factor = LOWTIDE_LOAD(Floats, scale), box_factor = LOWTIDE_LOAD(Floats, box_scale);
-  const Floats value = LOWTIDE_LOAD(Floats, class_value);
-  const Ints offset0 = LOWTIDE_LOAD(Ints, class_sum[0]), offset1 = LOWTIDE_LOAD(Ints, class_sum[1]),
-             offset2 = LOWTIDE_LOAD(Ints, class_sum[2]);
-  for (std::int64_t i = 0; i < p.count; ++i) {
-    const std::int32_t box = p.box[i];
-    const std::int32_t* sum = p.sum + i * p.sum_step;
-    const Ints sum0 = LOWTIDE_LOAD(Ints, sum) + (offset0 - FixedPoint::centre(0) * box);
-    const Ints sum1 = LOWTIDE_LOAD(Ints, sum + kLanes) + offset1;
-    const Ints sum2 = LOWTIDE_LOAD(Ints, sum + 2 * kLanes) + offset2;
-    const Floats whole =
-        __builtin_convertvector(sum0, Floats) * 0x1p16f +
-        (__builtin_convertvector(sum1, Floats) * 0x1p8f + __builtin_convertvector(sum2, Floats));
-    Floats dx = whole * factor + (static_cast<float>(box + p.terms) * box_factor + value);
-    float* out = p.out + i * p.out_step;
-    if (p.lanes >= kLanes) {
-      if (kAdds) dx += LOWTIDE_LOAD(Floats, out);
-      LOWTIDE_STORE(out, dx);
-    } else {
-      for (std::int64_t lane = 0; lane < p.lanes; ++lane) out[lane] = kAdds ? out[lane] + dx[lane] : dx[lane];
+LOWTIDE_SIMD void finish(const GradientEpilogue& e, const SumRow& r) {
+  const std::int64_t first = r.block.first / kPlanes * kLanes, lanes = e.channels - first;
+  const std::int64_t sum_step = kPlanes * kLanes;
+  const Floats factor = LOWTIDE_LOAD(Floats, e.scale.data() + first);
+  const Floats box_factor = LOWTIDE_LOAD(Floats, e.box_scale.data() + first);
+  for (const Phase::Run& run : *r.runs) {
+    const std::size_t of_class = r.row_class * e.col_classes + static_cast<std::size_t>(run.of_class);
+    const std::int64_t constants = static_cast<std::int64_t>(of_class) * e.padded + first;
+    const Ints offset0 = LOWTIDE_LOAD(Ints, e.class_sum[0].data() + constants);
+    const Ints offset1 = LOWTIDE_LOAD(Ints, e.class_sum[1].data() + constants);
+    const Ints offset2 = LOWTIDE_LOAD(Ints, e.class_sum[2].data() + constants);
+    const Floats value = LOWTIDE_LOAD(Floats, e.class_value.data() + constants);
+    const std::int32_t terms = e.class_terms[of_class];
+    for (std::int64_t i = run.first; i < run.last; ++i) {
+      const std::int32_t box = r.box[i];
+      const std::int32_t* sum = r.sum + i * sum_step;
+      const Ints sum0 = LOWTIDE_LOAD(Ints, sum) + (offset0 - FixedPoint::centre(0) * box);
+      const Ints sum1 = LOWTIDE_LOAD(Ints, sum + kLanes) + offset1;
+      const Ints sum2 = LOWTIDE_LOAD(Ints, sum + 2 * kLanes) + offset2;
+      const Floats whole =
+          __builtin_convertvector(sum0, Floats) * 0x1p16f +
+          (__builtin_convertvector(sum1, Floats) * 0x1p8f + __builtin_convertvector(sum2, Floats));
+      Floats dx = whole * factor + (static_cast<float>(box + terms) * box_factor + value);
+      float* out = r.out + i * r.out_step + first;
+      if (lanes >= kLanes) {
+        if (kAdds) dx += LOWTIDE_LOAD(Floats, out);
+        LOWTIDE_STORE(out, dx);
+      } else {
+        for (std::int64_t lane = 0; lane < lanes; ++lane) out[lane] = kAdds ? out[lane] + dx[lane] : dx[lane];
+      }
     }
   }
 }
 
 void GradientEpilogue::row(const SumRow& r) const {
-  const std::int64_t first = r.block.first / kPlanes * kLanes;
-  for (const Phase::Run& run : *r.runs) {
-    const auto of_class = static_cast<std::int64_t>(r.row_class * col_classes) + run.of_class;
-    const std::int64_t constants = of_class * padded + first;
-    const std::int64_t sum_step = kPlanes * kLanes;
-    const auto finish_pixels = adds ? finish<true> : finish<false>;
-    finish_pixels(
-        {run.last - run.first, r.sum + run.first * sum_step, sum_step, r.box + run.first,
-         r.out + run.first * r.out_step + first, r.out_step, channels - first,
-         class_terms[static_cast<std::size_t>(of_class)]},
-        scale.data() + first, box_scale.data() + first,
-        {class_sum[0].data() + constants, class_sum[1].data() + constants, class_sum[2].data() + constants},
-        class_value.data() + constants);
-  }
+  const auto finish_row = adds ? finish<true> : finish<false>;
+  finish_row(*this, r);
 }
 
 // Rows of the matrix are (output channel, kernel position), columns input channels.

@@ -34,53 +34,39 @@ struct OutputEpilogue {
   void row(const SumRow& r) const;
 };
 
-// Pixels of one class in one vector of channels.
-struct Pixels {
-  std::int64_t count;
-  const std::int32_t* sum;
-  std::int64_t sum_step;
-  const std::int32_t* box;
-  float* out;
-  std::int64_t out_step;
-  std::int64_t lanes;  // of the vector that are real channels
-  std::int32_t terms;  // N d
-};
-
-LOWTIDE_SIMD void finish(const Pixels& p, const std::int32_t* zero, const float* scale,
-                         const float* box_scale, const std::int32_t* class_sum, const float* class_value) {
-  // Unsigned, because it wraps on the way; never in the end: kMostTerms.
-  const Words zeros = LOWTIDE_LOAD(Words, zero), offset = LOWTIDE_LOAD(Words, class_sum);
-  const Floats factor = LOWTIDE_LOAD(Floats, scale), box_factor = LOWTIDE_LOAD(Floats, box_scale);
-  const Floats value = LOWTIDE_LOAD(Floats, class_value);
-  for (std::int64_t i = 0; i < p.count; ++i) {
-    const std::int32_t box = p.box[i];
-    const Words whole =
-        LOWTIDE_LOAD(Words, p.sum + i * p.sum_step) + offset - zeros * static_cast<std::uint32_t>(box);
-    const Floats y = __builtin_convertvector(__builtin_bit_cast(Ints, whole), Floats) * factor +
-                     (static_cast<float>(box + p.terms) * box_factor + value);
-    if (p.lanes >= kLanes) {
-      LOWTIDE_STORE(p.out + i * p.out_step, y);
-    } else {
-      std::memcpy(p.out + i * p.out_step, &y, static_cast<std::size_t>(p.lanes) * sizeof(float));
-    }
-  }
-}
-
-void OutputEpilogue::row(const SumRow& r) const {
+// One call for a whole row: where maps are small, more would take as long as the sums.
+LOWTIDE_SIMD void finish(const OutputEpilogue& e, const SumRow& r) {
+  const std::int64_t sum_step = r.block.vectors * kLanes;
   for (int v = 0; v < r.block.vectors; ++v) {
-    const std::int64_t first = (r.block.first + v) * kLanes;
+    const std::int64_t first = (r.block.first + v) * kLanes, lanes = e.channels - first;
+    // Unsigned, because it wraps on the way; never in the end: kMostTerms.
+    const Words zeros = LOWTIDE_LOAD(Words, e.zero.data() + first);
+    const Floats factor = LOWTIDE_LOAD(Floats, e.scale.data() + first);
+    const Floats box_factor = LOWTIDE_LOAD(Floats, e.box_scale.data() + first);
     for (const Phase::Run& run : *r.runs) {
-      const auto of_class = static_cast<std::int64_t>(r.row_class * col_classes) + run.of_class;
-      const std::int64_t constants = of_class * padded + first;
-      const std::int64_t sum_step = r.block.vectors * kLanes;
-      finish({run.last - run.first, r.sum + run.first * sum_step + v * kLanes, sum_step, r.box + run.first,
-              r.out + run.first * r.out_step + first, r.out_step, channels - first,
-              class_terms[static_cast<std::size_t>(of_class)]},
-             zero.data() + first, scale.data() + first, box_scale.data() + first,
-             class_sum.data() + constants, class_value.data() + constants);
+      const std::size_t of_class = r.row_class * e.col_classes + static_cast<std::size_t>(run.of_class);
+      const std::int64_t constants = static_cast<std::int64_t>(of_class) * e.padded + first;
+      const Words offset = LOWTIDE_LOAD(Words, e.class_sum.data() + constants);
+      const Floats value = LOWTIDE_LOAD(Floats, e.class_value.data() + constants);
+      const std::int32_t terms = e.class_terms[of_class];
+      for (std::int64_t i = run.first; i < run.last; ++i) {
+        const std::int32_t box = r.box[i];
+        const Words whole = LOWTIDE_LOAD(Words, r.sum + i * sum_step + v * kLanes) + offset -
+                            zeros * static_cast<std::uint32_t>(box);
+        const Floats y = __builtin_convertvector(__builtin_bit_cast(Ints, whole), Floats) * factor +
+                         (static_cast<float>(box + terms) * box_factor + value);
+        float* out = r.out + i * r.out_step + first;
+        if (lanes >= kLanes) {
+          LOWTIDE_STORE(out, y);
+        } else {
+          std::memcpy(out, &y, static_cast<std::size_t>(lanes) * sizeof(float));
+        }
+      }
     }
   }
 }
+
+void OutputEpilogue::row(const SumRow& r) const { finish(*this, r); }
 
 // The weight codes of one group: [channel][kernel row][kernel column][input channel].
 struct GroupWeights {

@@ -21,28 +21,38 @@
 namespace lowtide::integer {
 namespace {
 
-// What one row's sums become: dx = s (sum + box) + value of the class.
-struct Pixels {
-  std::int64_t count;
-  const float* sum;
-  std::int64_t sum_step;
+// One row's sums, and what they become: dx = s (sum + box) + value of the class.
+struct ScaledSums {
+  const float* sum;  // [pixel][vector][16]
+  int vectors;
+  std::int64_t channels;  // real ones, from the first vector on
   const float* box;
+  const std::vector<Phase::Run>& runs;
+  float scale;
+  const float* class_value;  // of column class 0, at the first vector
+  std::int64_t class_step;
   float* out;
   std::int64_t out_step;
-  std::int64_t lanes;
 };
 
 template <bool kAdds>
-LOWTIDE_SIMD void finish(const Pixels& p, float scale, const float* class_value) {
-  const Floats value = LOWTIDE_LOAD(Floats, class_value);
-  for (std::int64_t i = 0; i < p.count; ++i) {
-    Floats dx = (LOWTIDE_LOAD(Floats, p.sum + i * p.sum_step) + p.box[i]) * scale + value;
-    float* out = p.out + i * p.out_step;
-    if (p.lanes >= kLanes) {
-      if (kAdds) dx += LOWTIDE_LOAD(Floats, out);
-      LOWTIDE_STORE(out, dx);
-    } else {
-      for (std::int64_t lane = 0; lane < p.lanes; ++lane) out[lane] = kAdds ? out[lane] + dx[lane] : dx[lane];
+LOWTIDE_SIMD void finish(const ScaledSums& r) {
+  const std::int64_t sum_step = r.vectors * kLanes;
+  for (int v = 0; v < r.vectors; ++v) {
+    const std::int64_t lanes = r.channels - v * kLanes;
+    for (const Phase::Run& run : r.runs) {
+      const Floats value = LOWTIDE_LOAD(Floats, r.class_value + run.of_class * r.class_step + v * kLanes);
+      for (std::int64_t i = run.first; i < run.last; ++i) {
+        Floats dx = (LOWTIDE_LOAD(Floats, r.sum + i * sum_step + v * kLanes) + r.box[i]) * r.scale + value;
+        float* out = r.out + i * r.out_step + v * kLanes;
+        if (lanes >= kLanes) {
+          if (kAdds) dx += LOWTIDE_LOAD(Floats, out);
+          LOWTIDE_STORE(out, dx);
+        } else {
+          for (std::int64_t lane = 0; lane < lanes; ++lane)
+            out[lane] = kAdds ? out[lane] + dx[lane] : dx[lane];
+        }
+      }
     }
   }
 }
@@ -249,20 +259,13 @@ class ScaledGradient {
 
   void finish_row(const Group& g, const Block& block, std::int64_t row, const float* sum, const float* box,
                   float* dx, bool adds) const {
-    const std::int64_t step = inputs_ * shape_.groups;
-    const auto row_class = static_cast<std::size_t>(phase().row_class[static_cast<std::size_t>(row)]);
-    for (int v = 0; v < block.vectors; ++v) {
-      const std::int64_t first = (block.first + v) * kLanes;
-      for (const Phase::Run& run : phase().col_runs) {
-        const auto of_class = static_cast<std::int64_t>(row_class * phase().col_valid.size()) + run.of_class;
-        const std::int64_t sum_step = block.vectors * kLanes;
-        const auto finish_pixels = adds ? finish<true> : finish<false>;
-        finish_pixels(
-            {run.last - run.first, sum + run.first * sum_step + v * kLanes, sum_step, box + run.first,
-             dx + (row * plan_.out_cols + run.first) * step + first, step, inputs_ - first},
-            error_.scale, g.class_value.data() + of_class * padded() + first);
-      }
-    }
+    const std::int64_t step = inputs_ * shape_.groups, first = block.first * kLanes;
+    const std::int64_t row_class = phase().row_class[static_cast<std::size_t>(row)];
+    const auto col_classes = static_cast<std::int64_t>(phase().col_valid.size());
+    const auto finish_pixels = adds ? finish<true> : finish<false>;
+    finish_pixels({sum, block.vectors, inputs_ - first, box, phase().col_runs, error_.scale,
+                   g.class_value.data() + row_class * col_classes * padded() + first, padded(),
+                   dx + row * plan_.out_cols * step + first, step});
   }
 
   const ConvShape& shape_;
