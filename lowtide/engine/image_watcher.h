@@ -15,8 +15,9 @@ class ImageWatcher {
   virtual void begin(const at::Tensor& result) = 0;
   // Once for every image, as soon as it is complete, by several threads at once.
   virtual void image(std::int64_t index) = 0;
-  // Row `row` of `rows` is about to be computed: what will be looked at beside it can be fetched meanwhile.
-  virtual void ahead(std::int64_t /*image*/, std::int64_t /*row*/, std::int64_t /*rows*/) {}
+  // Floats that image() will look at beside that image, laid out as it is: they can be fetched while it is being computed.
+  // Null if there are none.
+  virtual const float* beside(std::int64_t /*index*/) const { return nullptr; }
 };
 
 }  // namespace lowtide

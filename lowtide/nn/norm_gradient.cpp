@@ -200,9 +200,8 @@ void MapBackward::image(std::int64_t index) {
   }
 }
 
-void MapBackward::ahead(std::int64_t image, std::int64_t row, std::int64_t rows) {
-  const std::int64_t image_elements = layout_->elements / x_.size(0), row_elements = image_elements / rows;
-  fetch(x_.data_ptr<float>() + image * image_elements + row * row_elements, row_elements);
+const float* MapBackward::beside(std::int64_t index) const {
+  return x_.data_ptr<float>() + index * (layout_->elements / x_.size(0));
 }
 
 void MapBackward::take(std::int64_t chunk, const float* gradient, float* masked) {

@@ -93,7 +93,7 @@ class MapBackward final : public ImageWatcher {
   ~MapBackward() override;
   void begin(const at::Tensor& gradient) override;
   void image(std::int64_t index) override;
-  void ahead(std::int64_t image, std::int64_t row, std::int64_t rows) override;
+  const float* beside(std::int64_t index) const override;
 
   // From the gradient that was watched; from another one by going through it now.
   MapGradients of(const at::Tensor& gradient, bool wants_residual,

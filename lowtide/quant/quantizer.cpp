@@ -96,23 +96,27 @@ Quantized encode(const at::Tensor& input, const Range& range, int bits, const No
 }
 
 StretchEncoder::StretchEncoder(const at::Tensor& like, const Range& range, const Format& format)
-    : noisy_(format.noise.is_drawn()), counter_(counter_of(format.noise.key())) {
+    : top_(static_cast<float>((1 << format.bits) - 1)),
+      noisy_(format.noise.is_drawn()),
+      counter_(counter_of(format.noise.key())) {
   LOWTIDE_CHECK(format.fits() && range.min.numel() == 1 && like.device().is_cpu(),
                 "stretches are encoded as bytes with one range, on the CPU");
-  const float scale = scale_of(range.range.data_ptr<float>()[0], static_cast<float>((1 << format.bits) - 1));
-  codes_ = {at::empty_like(like, like.options().dtype(at::kByte)), at::full({1}, scale, range.min.options()),
+  min_ = range.min.data_ptr<float>()[0];
+  scale_ = scale_of(range.range.data_ptr<float>()[0], top_);
+  codes_ = {at::empty_like(like, like.options().dtype(at::kByte)), at::full({1}, scale_, range.min.options()),
             range.min, format.bits};
+  code_ = codes_.code.data_ptr<std::uint8_t>();
 }
 
 void StretchEncoder::encode(const float* x, std::int64_t first, std::int64_t n) const {
   StretchArguments arguments;
   arguments.x = x;
-  arguments.code = codes_.code.data_ptr<std::uint8_t>() + first;
+  arguments.code = code_ + first;
   arguments.first = first;
   arguments.n = n;
-  arguments.min = codes_.offset.data_ptr<float>()[0];
-  arguments.scale = codes_.scale.data_ptr<float>()[0];
-  arguments.top = static_cast<float>((1 << codes_.bits) - 1);
+  arguments.min = min_;
+  arguments.scale = scale_;
+  arguments.top = top_;
   arguments.counter = noisy_ ? &counter_ : nullptr;
   encode_stretch(arguments);
 }

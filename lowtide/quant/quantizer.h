@@ -89,6 +89,8 @@ class StretchEncoder {
 
  private:
   Quantized codes_;
+  std::uint8_t* code_;
+  float min_, scale_, top_;
   bool noisy_;
   NoiseCounter counter_;
 };

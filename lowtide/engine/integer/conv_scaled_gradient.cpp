@@ -217,17 +217,12 @@ class ScaledGradient {
       add_weighted(planes + o * layout_.plane(), g.box_weight[static_cast<std::size_t>(o)], layout_.plane(),
                    weighted);
     }
-    const std::int64_t row_floats = plan_.out_cols * inputs_ * shape_.groups;
-    float* image = dx + item * plan_.out_rows * row_floats + group * inputs_;
-    rows(g, planes, weighted, image, adds, [&](std::int64_t row) {
-      fetch_for_writing(image + row * row_floats, row_floats);
-      if (watcher) watcher->ahead(item, row, plan_.out_rows);
-    });
+    float* image = dx + item * plan_.out_rows * plan_.out_cols * inputs_ * shape_.groups + group * inputs_;
+    rows(g, planes, weighted, image, adds, watcher ? watcher->beside(item) : nullptr);
   }
 
-  template <typename Fetch>
   void rows(const Group& g, const std::int8_t* planes, const float* weighted, float* dx, bool adds,
-            const Fetch& fetch) const {
+            const float* beside) const {
     thread_local Scratch<float> box_memory, sum_memory;
     const std::int64_t cols = plan_.out_cols;
     float* box = box_memory.at_least(plan_.out_rows * cols);
@@ -246,9 +241,14 @@ class ScaledGradient {
     row_of.sum = sum_memory.at_least(cols * 2 * kLanes);
     row_of.pixels = cols;
     row_of.weight = g.weights.get();
+    const std::int64_t step = inputs_ * shape_.groups;
     for (const Block& block : blocks_) {
       for (std::int64_t row = 0; row < plan_.out_rows; ++row) {
-        if (block.first == 0) fetch(row);
+        row_of.ahead = {};
+        if (block.first == 0) {
+          row_of.ahead = {dx + row * cols * step, beside ? beside + row * cols * step : nullptr, step,
+                          inputs_};
+        }
         row_of.input = planes + row * layout_.pitch();
         tiles_.scaled_row(row_of, block.vectors);
         finish_row(g, block, row, row_of.sum, box + row * cols, dx, adds);

@@ -88,12 +88,6 @@ struct DenseCall {
   ImageWatcher* watcher = nullptr;
 };
 
-// A row of a result, asked for while its products are being computed: memory and multipliers work at the same time.
-inline void fetch_for_writing(const float* row, std::int64_t count) {
-  constexpr std::int64_t kLine = 64 / sizeof(float);
-  for (std::int64_t i = 0; i < count; i += kLine) __builtin_prefetch(row + i, 1);
-}
-
 template <typename Epilogue>
 class DenseWalk {
  public:
@@ -188,27 +182,27 @@ class DenseWalk {
     dot.sum = sum;
     dot.pixels = phase.cols;
     const std::int64_t out_channels = call_.out_channels * call_.groups;
+    const std::int64_t pixel_step = plan_.out_col_step * out_channels;
+    float* image = call_.out.data_ptr<float>() + item * plan_.out_rows * plan_.out_cols * out_channels;
+    const float* beside = watcher_ ? watcher_->beside(item) : nullptr;
     for (const Block& block : operands.weights.blocks) {
       dot.weight = operands.weights.of(block);
       for (std::int64_t row = first; row < last; ++row) {
-        const std::int64_t out_row = item * plan_.out_rows + phase.first_row + row * plan_.out_row_step;
-        if (block.first == 0) fetch(item, out_row);
+        const std::int64_t out_row = phase.first_row + row * plan_.out_row_step;
+        const std::int64_t first_float =
+            (out_row * plan_.out_cols + phase.first_col) * out_channels + group * call_.out_channels;
+        float* out = image + first_float;
+        dot.ahead = {};
+        if (block.first == 0) {
+          dot.ahead = {out, beside ? beside + first_float : nullptr, pixel_step, call_.out_channels};
+        }
         dot.input = packed.code + (row - first) * row_pixels * kQuad;
         tiles_.dot_row(dot, block.vectors);
-        operands.epilogue.row(
-            {block, sum, box + (row - first) * phase.cols,
-             static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(row)]), &phase.col_runs,
-             call_.out.data_ptr<float>() + (out_row * plan_.out_cols + phase.first_col) * out_channels +
-                 group * call_.out_channels,
-             plan_.out_col_step * out_channels});
+        operands.epilogue.row({block, sum, box + (row - first) * phase.cols,
+                               static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(row)]),
+                               &phase.col_runs, out, pixel_step});
       }
     }
-  }
-
-  void fetch(std::int64_t item, std::int64_t out_row) const {
-    const std::int64_t row_floats = plan_.out_cols * call_.out_channels * call_.groups;
-    fetch_for_writing(call_.out.data_ptr<float>() + out_row * row_floats, row_floats);
-    if (watcher_) watcher_->ahead(item, out_row % plan_.out_rows, plan_.out_rows);
   }
 
   const Plan& plan_;

@@ -15,6 +15,15 @@ inline constexpr int kQuad = 4;
 inline constexpr int kVectorBytes = kLanes * kQuad;
 inline constexpr int kMostVectors = 4;  // a kernel works on at most this many vectors at once
 
+// Memory to be fetched while a row's sums are taken, some at every tile: products and memory work at the same time, and
+// neither waits long for the other.
+struct Ahead {
+  const float* out = nullptr;     // where the row's results will be written
+  const float* beside = nullptr;  // what will be read with them, laid out alike; or null
+  std::int64_t step = 0;          // floats from a pixel to the next
+  std::int64_t floats = 0;        // of a pixel; 0: nothing is fetched
+};
+
 // One row of output pixels of a convolution, or rows of a matrix product.
 //   sum[pixel][lane] = Σ_tap Σ_quad dot(weight[tap][quad][lane], input at tap + quad·plane + 4·pixel)
 struct DotRow {
@@ -26,6 +35,7 @@ struct DotRow {
   std::int64_t plane = 0;       // bytes from one quad of the input to the next
   std::int32_t* sum = nullptr;  // out: [pixel][vectors · 16]
   std::int64_t pixels = 0;
+  Ahead ahead{};
 };
 
 // One row of output pixels where each input channel has a scale of its own, over planes of one channel each.
@@ -40,6 +50,7 @@ struct ScaledRow {
   const float* scale = nullptr;  // by channel
   float* sum = nullptr;          // out: [pixel][vectors · 16]
   std::int64_t pixels = 0;
+  Ahead ahead{};
 };
 
 // A tile of a convolution's weight gradient: `streams` shifted views of the input against the same error.

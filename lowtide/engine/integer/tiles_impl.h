@@ -50,11 +50,26 @@ void dot_pixels(const DotRow& row, std::int64_t first) {
   }
 }
 
+void fetch(const Ahead& ahead, std::int64_t first, std::int64_t pixels) {
+  constexpr std::int64_t kLine = 64 / sizeof(float);
+  constexpr int kForReading = 0, kForWriting = 1, kIntoSecondLevel = 2;
+  for (std::int64_t pixel = first; pixel < first + pixels; ++pixel) {
+    for (std::int64_t i = pixel * ahead.step; i < pixel * ahead.step + ahead.floats; i += kLine) {
+      __builtin_prefetch(ahead.out + i, kForWriting);
+      if (ahead.beside) __builtin_prefetch(ahead.beside + i, kForReading, kIntoSecondLevel);
+    }
+  }
+}
+
 template <typename Vectors, int kVectors>
 void dot_row_of(const DotRow& row) {
   constexpr int kMost = Vectors::kSums / kVectors >= 8 ? 8 : Vectors::kSums / kVectors >= 4 ? 4 : 2;
   std::int64_t pixel = 0;
-  for (; pixel + kMost <= row.pixels; pixel += kMost) dot_pixels<Vectors, kMost, kVectors>(row, pixel);
+  for (; pixel + kMost <= row.pixels; pixel += kMost) {
+    fetch(row.ahead, pixel, kMost);
+    dot_pixels<Vectors, kMost, kVectors>(row, pixel);
+  }
+  fetch(row.ahead, pixel, row.pixels - pixel);
   if constexpr (kMost >= 8) {
     if (pixel + 4 <= row.pixels) {
       dot_pixels<Vectors, 4, kVectors>(row, pixel);
@@ -127,7 +142,11 @@ void scaled_row_of(const ScaledRow& row) {
                         : Vectors::kSums / (2 * kVectors) >= 4 ? 4
                                                                : 1;
   std::int64_t pixel = 0;
-  for (; pixel + kMost <= row.pixels; pixel += kMost) scaled_pixels<Vectors, kMost, kVectors>(row, pixel);
+  for (; pixel + kMost <= row.pixels; pixel += kMost) {
+    fetch(row.ahead, pixel, kMost);
+    scaled_pixels<Vectors, kMost, kVectors>(row, pixel);
+  }
+  fetch(row.ahead, pixel, row.pixels - pixel);
   if constexpr (kMost >= 8) {
     if (pixel + 4 <= row.pixels) {
       scaled_pixels<Vectors, 4, kVectors>(row, pixel);
