@@ -276,8 +276,8 @@ MapBackward::Terms MapBackward::finish_sums(const at::Tensor& masked, MapGradien
   return {masked.data_ptr<float>(), x_.data_ptr<float>(), layout_->spread(shift), layout_->spread(slope)};
 }
 
-// Exact, and yet most chunks are not looked at: those whose bounds lie within what was already met cannot widen it. One or
-// two in a hundred are left.
+// Exact, and yet most chunks are not looked at: those whose bounds lie within what was already met cannot widen it. A few in
+// a hundred are left.
 Range MapBackward::range_of_gradient(const Terms& terms) const {
   const std::vector<float> reach = layout_->spread(scatter_.reach);
   std::vector<Extremes> bounds(static_cast<std::size_t>(layout_->chunks)), met;

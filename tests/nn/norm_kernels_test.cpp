@@ -223,5 +223,49 @@ TEST(NormKernelsNotFinite, AreSeenInEveryRange) {
   }
 }
 
+// Wherever it is, in whichever of the operands: no bound may hide it.
+TEST(NormKernelsNotFinite, AreSeenInTheRangeOfAGradient) {
+  const torch::Tensor x = channels_last(normal({20, 16, 32, 32}, 1));
+  const torch::Tensor gradient = channels_last(normal({20, 16, 32, 32}, 2));
+  const cpu::ChannelMap m{std::vector<float>(16), std::vector<float>(16, 1.0f), std::vector<float>(16),
+                          false};
+  const auto range_of = [&](const torch::Tensor& of_x, const torch::Tensor& of_gradient) {
+    const cpu::ChannelScatter scatter{std::vector<float>(16, 1.0f), floats(of_x.abs().amax({0, 2, 3}))};
+    return cpu::MapBackward(of_x, m, scatter, {})
+        .of(of_gradient, false, StretchEncoder::Format{8, Noise::none()})
+        .input_range.range.item<float>();
+  };
+  EXPECT_TRUE(std::isfinite(range_of(x, gradient)));
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    torch::Tensor spoilt = gradient.clone();
+    spoilt[13][3][2][5] = bad;
+    EXPECT_TRUE(std::isnan(range_of(x, spoilt)));
+    spoilt = x.clone();
+    spoilt[7][15][31][31] = bad;
+    EXPECT_TRUE(std::isnan(range_of(spoilt, gradient)));
+  }
+}
+
+// The greatest gradient is not where the bounds are widest: x lies far out there, and pulls the other way.
+TEST(NormKernelsRange, IsFoundWhereBoundsMislead) {
+  torch::Tensor x = channels_last(normal({40, 16, 32, 32}, 1) * 0.01f);
+  torch::Tensor gradient = channels_last(normal({40, 16, 32, 32}, 2) * 0.01f);
+  for (std::int64_t image = 0; image < 40; ++image) {
+    // Near the greatest in all images, and the more so the farther x lies from the mean on the side that lessens it.
+    gradient[image][5][3][4] = 1.0f + 0.01f * static_cast<float>(image);
+    x[image][5][3][4] = 0.5f * static_cast<float>(image);
+  }
+  const cpu::ChannelMap m{std::vector<float>(16), std::vector<float>(16, 1.0f), std::vector<float>(16),
+                          false};
+  const cpu::ChannelScatter scatter{std::vector<float>(16, 20.0f), floats(x.abs().amax({0, 2, 3}))};
+  const cpu::MapGradients whole = cpu::MapBackward(x, m, scatter, {}).of(gradient, false);
+  const cpu::MapGradients bounded =
+      cpu::MapBackward(x, m, scatter, {}).of(gradient, false, StretchEncoder::Format{8, Noise::none()});
+  EXPECT_TRUE(same(bounded.input_range.min, whole.input_range.min));
+  EXPECT_TRUE(same(bounded.input_range.range, whole.input_range.range));
+  const torch::Tensor greatest = whole.input.contiguous(torch::MemoryFormat::ChannelsLast).amax({1, 2, 3});
+  EXPECT_NE(greatest.argmax().item<std::int64_t>(), 39) << "the case is not the one that is meant";
+}
+
 }  // namespace
 }  // namespace lowtide

@@ -53,6 +53,7 @@ void dot_pixels(const DotRow& row, std::int64_t first) {
 void fetch(const Ahead& ahead, std::int64_t first, std::int64_t pixels) {
   constexpr std::int64_t kLine = 64 / sizeof(float);
   constexpr int kForReading = 0, kForWriting = 1, kIntoSecondLevel = 2;
+  if (ahead.floats == 0) return;
   for (std::int64_t pixel = first; pixel < first + pixels; ++pixel) {
     for (std::int64_t i = pixel * ahead.step; i < pixel * ahead.step + ahead.floats; i += kLine) {
       __builtin_prefetch(ahead.out + i, kForWriting);
