@@ -158,14 +158,14 @@ std::optional<Candidate> Adviser::by_measurement() {
         settings.push_back(&setting);
     }
     if (settings.empty()) {
-      reasons_.push_back(
+      reasons_.emplace_back(
           "None of the schedules measured in the suite meets the budget, so the choice is by the rule.");
       continue;
     }
     const Setting* chosen = choose(suite, settings);
     const Recipe &measured = suite.study.recipe, &asked = request_.recipe;
     if (measured.model != asked.model || measured.data != asked.data || measured.data_dir != asked.data_dir) {
-      reasons_.push_back(
+      reasons_.emplace_back(
           fmt::format("Mind that the suite was measured with {} on {}, not with this recipe's {} on {}.",
                       measured.model, measured.data_dir, asked.model, asked.data_dir));
     }
@@ -209,7 +209,7 @@ const Setting* Adviser::choose(const Analysis& suite, const std::vector<const Se
                                                        : ", with no test possible"));
   }
   if (suite.split == "test")
-    reasons_.push_back(
+    reasons_.emplace_back(
         "No items were held out: the test set made this choice, and is no longer a fresh judge of it.");
   return chosen;
 }
@@ -217,17 +217,17 @@ const Setting* Adviser::choose(const Analysis& suite, const std::vector<const Se
 Candidate Adviser::by_rule() {
   switch (request_.goal) {
     case Goal::kCheapest:
-      reasons_.push_back(
+      reasons_.emplace_back(
           "Cost is all: RR is of the group with the largest saving; it stays low and leaps up at the end of "
           "each cycle.");
       return candidate(cyclic("RR", lowest_bits()));
     case Goal::kBalanced:
-      reasons_.push_back(
+      reasons_.emplace_back(
           "Between cost and metric: CR is of the group with medium saving, and the original cyclic "
           "schedule.");
       return candidate(cyclic("CR", lowest_bits()));
     case Goal::kBest:
-      reasons_.push_back(
+      reasons_.emplace_back(
           "The metric is all: ER is of the group with the smallest saving; it leaps up at once and stays "
           "high.");
       return candidate(cyclic("ER", lowest_bits()));
@@ -247,7 +247,7 @@ std::vector<Candidate> Adviser::fitting(int low) const {
 
 Candidate Adviser::by_budget() {
   if (fits(candidate(static_))) {
-    reasons_.push_back("The budget allows the highest bits throughout.");
+    reasons_.emplace_back("The budget allows the highest bits throughout.");
     return candidate(static_);
   }
   const int asked = lowest_bits();
@@ -256,7 +256,7 @@ Candidate Adviser::by_budget() {
   while (all.empty() && low > kFewestBits) all = fitting(--low);
   if (all.empty()) fail_budget();
   if (low < asked) {
-    reasons_.push_back(
+    reasons_.emplace_back(
         fmt::format("From the recipe's lowest bits on, {}, nothing meets the budget: {} are taken. Whether "
                     "the network learns there "
                     "only `lowtide range-test` can tell.",
@@ -269,7 +269,7 @@ Candidate Adviser::by_budget() {
   const auto chosen =
       std::find_if(all.begin(), all.end(), [&](const Candidate& one) { return one.cost >= 0.98 * most; });
   const CyclicSchedule* kind = find_cyclic(chosen->spec.name);
-  reasons_.push_back(
+  reasons_.emplace_back(
       fmt::format("{} ({}, {} saving) is of the dearest that meet the budget of {:.4f} from {} bits on.",
                   kind->name, kind->description, kind->group, *request_.budget, low));
   return with_rest_spent(*chosen);
@@ -287,7 +287,7 @@ Candidate Adviser::with_rest_spent(Candidate chosen) {
     if (delay_steps(delayed, request_.steps) > request_.steps - spec.cycles) continue;
     Candidate one = candidate(delayed);
     if (!fits(one)) continue;
-    reasons_.push_back(
+    reasons_.emplace_back(
         fmt::format("What it leaves of the budget keeps the first {:.1f} % of training at the highest bits: "
                     "low precision does the most "
                     "damage early.",

@@ -141,7 +141,8 @@ std::string critical_table(const Analysis& analysis) {
     bars.push_back(
         {at, metric.higher_is_better ? -difference : difference, metric_difference(metric, difference)});
   }
-  text += "\n" + test_note(analysis);
+  text += '\n';
+  text += test_note(analysis);
   if (bars.empty()) return text;
   return text + fmt::format("Lost for good, by the deficit's {}:\n\n", windows ? "start" : "length") +
          "```\n" + bar_chart(bars, 0, Charset::kUtf8) + "```\n\n";
