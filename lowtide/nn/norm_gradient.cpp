@@ -325,8 +325,7 @@ Quantized MapBackward::encode_gradient(const Terms& terms, const Range& range,
                                        const StretchEncoder::Format& format) const {
   const StretchEncoder encoder(x_, range, format);
   const auto compute = masks() ? input_gradient<true, true, false> : input_gradient<false, true, false>;
-  // Floats and noise of so many stay in the first-level cache. What the next need is fetched in between: drawing the noise
-  // takes about as long as memory does.
+  // Floats and noise of so many stay in the first-level cache. What the next need is fetched in between, while noise is drawn.
   constexpr std::int64_t kFirstLevel = 2048, kBetweenFetches = 256;
   const std::int64_t block = kSignsAByte * layout_->period;
   const std::int64_t at_once = std::max(kFirstLevel / block, std::int64_t{1}) * block;

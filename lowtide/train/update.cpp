@@ -46,7 +46,7 @@ at::Tensor laid_out_as(const at::Tensor& parameter, const at::Tensor& tensor) {
 // Calls span(begin, length) for stretches of n numbers.
 template <typename Span>
 void for_each_span(std::int64_t n, const Span& span) {
-  constexpr std::int64_t kSpan = 8192, kSpansAThread = 4;  // some 10 µs
+  constexpr std::int64_t kSpan = 8192, kSpansAThread = 4;  // fewer are not worth waking a thread
   for_each_piece((n + kSpan - 1) / kSpan, kSpansAThread,
                  [&](std::int64_t i) { span(i * kSpan, std::min(kSpan, n - i * kSpan)); });
 }

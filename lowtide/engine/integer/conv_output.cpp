@@ -34,7 +34,7 @@ struct OutputEpilogue {
   void row(const SumRow& r) const;
 };
 
-// One call for a whole row: where maps are small, more would take as long as the sums.
+// One call for a whole row: one for each vector and class of edge took 2 to 3 % more of a training step.
 LOWTIDE_SIMD void finish(const OutputEpilogue& e, const SumRow& r) {
   const std::int64_t sum_step = r.block.vectors * kLanes;
   for (int v = 0; v < r.block.vectors; ++v) {

@@ -220,7 +220,7 @@ at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const
     const std::vector<std::int64_t> total = sums.sums({x.code.data_ptr<std::uint8_t>() + group * g.inputs,
                                                        dy.code.data_ptr<std::uint8_t>() + group * g.outputs});
     float* out = dw.data_ptr<float>() + group * g.outputs * g.kernel_rows * g.kernel_cols * g.inputs;
-    constexpr std::int64_t kValuesAThread = 4'000;  // some 10 µs
+    constexpr std::int64_t kValuesAThread = 4'000;  // fewer are not worth waking a thread
     at::parallel_for(
         0, g.outputs, std::max<std::int64_t>(1, kValuesAThread / (g.inputs * g.kernel_rows * g.kernel_cols)),
         [&](std::int64_t begin, std::int64_t end) {
