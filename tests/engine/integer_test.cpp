@@ -5,6 +5,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/engine/integer/affine.h"
+#include "lowtide/engine/integer/winograd.h"
 #include "lowtide/engine/simulated.h"
 #include "tests/io/scratch.h"
 #include "tests/testing.h"
@@ -22,6 +23,14 @@ const std::vector<ConvShape> kShapes{
     {{2, 19, 6, 9}, {19, 1, 3, 3}, {2, 2}, {1, 1}, 19},
 };
 
+// Those that are transformed (winograd.h), with edges of every width, tiles that are not full, and an odd number of tiles.
+const std::vector<ConvShape> kTransformedShapes{
+    {{65, 32, 8, 7}, {64, 32, 3, 3}, {1, 1}, {1, 1}, 1},
+    {{43, 64, 13, 6}, {32, 64, 3, 3}, {1, 1}, {0, 2}, 1},
+    {{65, 16, 4, 4}, {16, 16, 3, 3}, {1, 1}, {1, 1}, 1},
+    {{96, 64, 8, 8}, {96, 64, 3, 3}, {1, 1}, {1, 1}, 1},
+};
+
 Quantized quantised(const torch::Tensor& values, RangeGroup group, int bits) {
   return encode(values, measure_range(values, group), bits);
 }
@@ -35,6 +44,11 @@ Operands operands(const ConvShape& s, int bits) {
           quantised(normal(s.weight, 2), RangeGroup::kRow, bits),
           quantised(normal({s.input[0], s.weight[0], s.output_height(), s.output_width()}, 3),
                     RangeGroup::kTensor, bits)};
+}
+
+Quantized image_of(Quantized batch, std::int64_t index) {
+  batch.code = batch.code.narrow(0, index, 1);
+  return batch;
 }
 
 class EachInstructionSet : public testing::TestWithParam<InstructionSet> {
@@ -56,6 +70,34 @@ TEST_P(EachInstructionSet, GivesWhatPlainLoopsGive) {
       // rounding of 6e-8 of the sum each.
       EXPECT_TRUE(close_to(engine_.conv2d_input_gradient(o.dy, o.w, shape),
                            generic_.conv2d_input_gradient(o.dy, o.w, shape), 4e-6));
+    }
+  }
+}
+
+TEST_P(EachInstructionSet, TransformsExactly) {
+  for (const ConvShape& shape : kTransformedShapes) {
+    ASSERT_TRUE(integer::suits_winograd(shape, integer::kLanes));
+    for (const int bits : {8, 3}) {
+      SCOPED_TRACE(testing::Message() << torch::IntArrayRef(shape.input) << " to "
+                                      << torch::IntArrayRef(shape.weight) << ", " << bits << " bits");
+      const Operands o = operands(shape, bits);
+      // Image by image there are too few tiles, and the same sums are taken directly.
+      std::vector<torch::Tensor> outputs, gradients;
+      torch::Tensor weight_gradient = torch::zeros(shape.weight, torch::kDouble);
+      ConvShape one = shape;
+      one.input[0] = 1;
+      ASSERT_FALSE(integer::suits_winograd(one, integer::kLanes));
+      for (std::int64_t i = 0; i < shape.input[0]; ++i) {
+        const Quantized x = image_of(o.x, i), dy = image_of(o.dy, i);
+        outputs.push_back(engine_.conv2d(x, o.w, one));
+        gradients.push_back(engine_.conv2d_input_gradient(dy, o.w, one));
+        weight_gradient += engine_.conv2d_weight_gradient(dy, x, one);
+      }
+      EXPECT_TRUE(same(engine_.conv2d(o.x, o.w, shape), torch::cat(outputs)));
+      // Weights are rounded to one in 250,000 of the largest: the mean square of what that does to a sum of n terms is
+      // (2e-6)² / 3 · n of theirs, and the largest of a hundred thousand results is 4.5 times as far off.
+      EXPECT_TRUE(close_to(engine_.conv2d_input_gradient(o.dy, o.w, shape), torch::cat(gradients), 1e-5));
+      EXPECT_TRUE(close_to(engine_.conv2d_weight_gradient(o.dy, o.x, shape), weight_gradient, 1e-6));
     }
   }
 }
@@ -91,6 +133,25 @@ TEST(IntegerEngine, LongSumsOfExtremeCodesDoNotOverflow) {
   }
 }
 
+TEST(IntegerEngine, TransformedSumsOfExtremeCodesAreExact) {
+  // All codes but one at the end of their range, and zero at the other end: the largest sums there can be.
+  const ConvShape shape{{96, 96, 8, 8}, {96, 96, 3, 3}, {1, 1}, {1, 1}, 1};
+  ASSERT_TRUE(integer::suits_winograd(shape, integer::kLanes));
+  for (const float sign : {1.0f, -1.0f}) {
+    torch::Tensor x = torch::ones(shape.input), w = torch::full(shape.weight, sign);
+    x[5][6][2][1] = 0;
+    w.select(1, 7).select(1, 1).select(1, 1).zero_();
+    const Quantized qx = quantised(x, RangeGroup::kTensor, 8), qw = quantised(w, RangeGroup::kRow, 8);
+    const IntegerEngine integer;
+    const SimulatedEngine simulated;
+    EXPECT_TRUE(close_to(integer.conv2d(qx, qw, shape), simulated.conv2d(qx, qw, shape), 1e-6));
+    EXPECT_TRUE(close_to(integer.conv2d_input_gradient(qx, qw, shape),
+                         simulated.conv2d_input_gradient(qx, qw, shape), 5e-6));
+    EXPECT_TRUE(close_to(integer.conv2d_weight_gradient(qx, qx, shape),
+                         simulated.conv2d_weight_gradient(qx, qx, shape), 1e-6));
+  }
+}
+
 TEST(IntegerEngine, AWeightGradientOverManyPixelsDoesNotOverflow) {
   // 200 x 200 pixels in one image: more than one stretch of int32 sums.
   const ConvShape shape{{1, 1, 200, 200}, {1, 1, 1, 1}, {1, 1}, {0, 0}, 1};
@@ -112,15 +173,23 @@ TEST(IntegerEngine, ASingleValueHasARangeOfNothing) {
 }
 
 TEST(IntegerEngine, NotFiniteRangesStayVisible) {
-  const ConvShape shape{{1, 16, 4, 4}, {16, 16, 3, 3}, {1, 1}, {1, 1}, 1};
-  torch::Tensor values = normal(shape.input, 1);
-  values[0][3][2][1] = std::numeric_limits<float>::quiet_NaN();
-  const Quantized bad = quantised(values, RangeGroup::kTensor, 8);
-  const Quantized w = quantised(normal(shape.weight, 2), RangeGroup::kRow, 8);
-  const IntegerEngine engine;
-  EXPECT_TRUE(torch::isnan(engine.conv2d(bad, w, shape)).all().item<bool>());
-  EXPECT_TRUE(torch::isnan(engine.conv2d_input_gradient(bad, w, shape)).all().item<bool>());
-  EXPECT_TRUE(torch::isnan(engine.conv2d_weight_gradient(bad, bad, shape)).all().item<bool>());
+  for (const std::int64_t channels : {16, 32}) {  // directly, and transformed
+    const ConvShape shape{{32, channels, 8, 8}, {channels, channels, 3, 3}, {1, 1}, {1, 1}, 1};
+    torch::Tensor values = normal(shape.input, 1), weights = normal(shape.weight, 2);
+    const Quantized good = quantised(values, RangeGroup::kTensor, 8);
+    const Quantized w = quantised(weights, RangeGroup::kRow, 8);
+    values[0][3][2][1] = std::numeric_limits<float>::quiet_NaN();
+    weights[4][3][2][1] = std::numeric_limits<float>::quiet_NaN();
+    const Quantized bad = quantised(values, RangeGroup::kTensor, 8);
+    const Quantized bad_w = quantised(weights, RangeGroup::kRow, 8);
+    const IntegerEngine engine;
+    const auto all_nan = [](const torch::Tensor& t) { return torch::isnan(t).all().item<bool>(); };
+    EXPECT_TRUE(all_nan(engine.conv2d(bad, w, shape)));
+    EXPECT_TRUE(all_nan(engine.conv2d(good, bad_w, shape).select(1, 4)));
+    EXPECT_TRUE(all_nan(engine.conv2d_input_gradient(bad, w, shape)));
+    EXPECT_TRUE(all_nan(engine.conv2d_input_gradient(good, bad_w, shape)));
+    EXPECT_TRUE(all_nan(engine.conv2d_weight_gradient(bad, bad, shape)));
+  }
 }
 
 TEST(ChooseEngine, AutoIsTheFastestThatTheDeviceHas) {

@@ -6,6 +6,7 @@
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/dense.h"
 #include "lowtide/engine/integer/products.h"
+#include "lowtide/engine/integer/weight_classes.h"
 #include "lowtide/quant/pieces.h"
 
 // The input gradient of a convolution with a wide kernel, one output channel at a time: the kernel's columns of one
@@ -139,7 +140,8 @@ class ScaledGradient {
     }
     const std::uint8_t* code = w.code.data_ptr<std::uint8_t>() + group * outputs_ * places() * inputs_;
     pack_weights(code, g);
-    set_class_values(code, rows, g);
+    const double factor = static_cast<double>(error_.scale) * (error_.shift - error_.zero) + error_.residual;
+    g.class_value = weight_class_values(phase(), code, rows, inputs_, factor);
   }
 
   void pack_weights(const std::uint8_t* code, Group& g) const {
@@ -171,33 +173,6 @@ class ScaledGradient {
     }
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
       for (std::int64_t i = 0; i < kQuad; ++i) to[lane * kQuad + i] = columns[i][lane];
-    }
-  }
-
-  void set_class_values(const std::uint8_t* code, const std::vector<Affine>& rows, Group& g) const {
-    std::vector<double> sums(static_cast<std::size_t>(places() * inputs_));  // Σ_o w
-    for (std::int64_t o = 0; o < outputs_; ++o) {
-      for (std::size_t i = 0; i < sums.size(); ++i) {
-        sums[i] +=
-            rows[static_cast<std::size_t>(o)].value(code[static_cast<std::size_t>(o) * sums.size() + i]);
-      }
-    }
-    const double factor = static_cast<double>(error_.scale) * (error_.shift - error_.zero) + error_.residual;
-    g.class_value.resize(phase().classes() * static_cast<std::size_t>(padded()));
-    for (std::size_t r = 0; r < phase().row_valid.size(); ++r) {
-      for (std::size_t col = 0; col < phase().col_valid.size(); ++col) {
-        float* to =
-            g.class_value.data() + static_cast<std::int64_t>(r * phase().col_valid.size() + col) * padded();
-        for (std::int64_t c = 0; c < inputs_; ++c) {
-          double sum = 0;
-          for (const Tap& tap : phase().taps) {
-            if (!phase().valid(tap, r, col)) continue;
-            const std::int64_t place = tap.kernel_row * shape_.weight[3] + tap.kernel_col;
-            sum += sums[static_cast<std::size_t>(place * inputs_ + c)];
-          }
-          to[c] = static_cast<float>(factor * sum);
-        }
-      }
     }
   }
 

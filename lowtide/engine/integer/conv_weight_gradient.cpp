@@ -5,6 +5,7 @@
 #include "lowtide/engine/integer/dense.h"
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/products.h"
+#include "lowtide/engine/integer/winograd_weight_gradient.h"
 #include "lowtide/quant/pieces.h"
 
 // dw[o][c][tap] is a sum over all pixels of all images: the error of channel o against the input of channel c, shifted
@@ -207,6 +208,28 @@ class GroupSums {
   const std::vector<Tile> list_;
 };
 
+// Where the sum of (output channel, kernel position, input channel) stands among the totals.
+struct TotalSteps {
+  std::int64_t output, place, input;
+};
+
+void write_values(const Geometry& g, const GradientSums& edges, const Shifts& shifts, std::int64_t group,
+                  const std::vector<std::int64_t>& total, const TotalSteps& steps, at::Tensor& dw) {
+  const std::int64_t places = g.kernel_rows * g.kernel_cols;
+  float* out = dw.data_ptr<float>() + group * g.outputs * places * g.inputs;
+  constexpr std::int64_t kValuesAThread = 20'000;  // fewer are not worth waking a thread
+  const std::int64_t least = std::max<std::int64_t>(1, kValuesAThread / (g.inputs * places));
+  at::parallel_for(0, g.outputs, least, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = begin; o < end; ++o) {
+      for (std::int64_t place = 0; place < places; ++place) {
+        edges.values({total.data() + o * steps.output + place * steps.place, steps.input,
+                      group * g.outputs + o, place, group * g.inputs, g.inputs},
+                     shifts, out + (o * places + place) * g.inputs);
+      }
+    }
+  });
+}
+
 }  // namespace
 
 at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,
@@ -214,29 +237,20 @@ at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const
   const Geometry g{shape};
   at::Tensor dw = at::empty(shape.weight, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
   const GradientSums edges(dy, x, shape);
-  const std::int32_t shift = Affine::of(x).shift;
-  const GroupSums sums(g, shift, tiles);
+  const std::uint8_t* input = x.code.data_ptr<std::uint8_t>();
+  const std::uint8_t* error = dy.code.data_ptr<std::uint8_t>();
+  const std::int64_t places = g.kernel_rows * g.kernel_cols, padded = g.vectors * kLanes;
+  if (suits_winograd(shape, kLanes)) {
+    const Shifts shifts{Affine::of(dy).shift, Affine::of(x).shift};
+    write_values(g, edges, shifts, 0, winograd_weight_sums(shape, {input, error, shifts}, tiles),
+                 {places * g.inputs, g.inputs, 1}, dw);
+    return dw;
+  }
+  const Shifts shifts{0, Affine::of(x).shift};
+  const GroupSums sums(g, shifts.input, tiles);
   for (std::int64_t group = 0; group < shape.groups; ++group) {
-    const std::vector<std::int64_t> total = sums.sums({x.code.data_ptr<std::uint8_t>() + group * g.inputs,
-                                                       dy.code.data_ptr<std::uint8_t>() + group * g.outputs});
-    float* out = dw.data_ptr<float>() + group * g.outputs * g.kernel_rows * g.kernel_cols * g.inputs;
-    constexpr std::int64_t kValuesAThread = 4'000;  // fewer are not worth waking a thread
-    at::parallel_for(
-        0, g.outputs, std::max<std::int64_t>(1, kValuesAThread / (g.inputs * g.kernel_rows * g.kernel_cols)),
-        [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t o = begin; o < end; ++o) {
-            for (std::int64_t ky = 0; ky < g.kernel_rows; ++ky) {
-              for (std::int64_t kx = 0; kx < g.kernel_cols; ++kx) {
-                for (std::int64_t c = 0; c < g.inputs; ++c) {
-                  const std::int64_t stream = (c * g.kernel_rows + ky) * g.kernel_cols + kx;
-                  const std::int64_t sum = total[static_cast<std::size_t>(stream * g.vectors * kLanes + o)];
-                  out[((o * g.kernel_rows + ky) * g.kernel_cols + kx) * g.inputs + c] =
-                      edges.value(sum, shift, group * g.outputs + o, group * g.inputs + c, ky, kx);
-                }
-              }
-            }
-          }
-        });
+    write_values(g, edges, shifts, group, sums.sums({input + group * g.inputs, error + group * g.outputs}),
+                 {1, padded, places * padded}, dw);
   }
   return dw;
 }

@@ -217,8 +217,7 @@ at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, co
   float* out = dw.data_ptr<float>();
   for (std::int64_t c = 0; c < channels; ++c) {
     for (std::int64_t place = 0; place < places; ++place) {
-      out[c * places + place] = edges.value(total[static_cast<std::size_t>(place * channels + c)], 0, c, c,
-                                            place / shape.weight[3], place % shape.weight[3]);
+      edges.values({total.data() + place * channels + c, 1, c, place, c, 1}, {}, out + c * places + place);
     }
   }
   return dw;

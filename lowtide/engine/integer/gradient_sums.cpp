@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/pack.h"
 
 namespace lowtide::integer {
@@ -56,14 +57,32 @@ void add_rows(const std::vector<std::int64_t>& from, std::int64_t channels, std:
   }
 }
 
+// What is the same for all input channels of one output channel and kernel position.
+struct RowValues {
+  std::int64_t input_zeros = 0;   // N zx
+  std::int64_t error_term = 0;    // (shift - zx) Σ (q - shift)
+  std::int64_t input_factor = 0;  // shift - z
+  double scale = 0;               // s sx
+  double error_value = 0;         // s ex Σ (q - z)
+  double input_scale = 0;         // sx e
+  double constant = 0;            // N e ex
+};
+
+LOWTIDE_SIMD void write_row(const RowValues& of, const std::int64_t* sum, std::int64_t step,
+                            const std::int64_t* input_sum, std::int64_t channels, float* out) {
+  const RowValues v = of;
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const std::int64_t input = input_sum[c] - v.input_zeros;  // Σ (qx - zx)
+    const std::int64_t centred = sum[c * step] + v.error_term + v.input_factor * input;
+    out[c] = static_cast<float>(v.scale * static_cast<double>(centred) + v.error_value +
+                                v.input_scale * static_cast<double>(input) + v.constant);
+  }
+}
+
 }  // namespace
 
 GradientSums::GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape)
-    : error_(Affine::of(dy)),
-      input_(Affine::of(x)),
-      kernel_cols_(shape.weight[3]),
-      outputs_(shape.weight[0]),
-      inputs_(shape.input[1]) {
+    : error_(Affine::of(dy)), input_(Affine::of(x)), outputs_(shape.weight[0]), inputs_(shape.input[1]) {
   const Positions error{position_sums(dy), shape.output_height(), shape.output_width(), outputs_};
   const Positions input{position_sums(x), shape.input[2], shape.input[3], inputs_};
   const auto places = static_cast<std::size_t>(shape.weight[2] * shape.weight[3]);
@@ -78,7 +97,7 @@ GradientSums::GradientSums(const Quantized& dy, const Quantized& x, const ConvSh
     const auto input_rows = input.along_rows(cols.first * col_step + kx - shape.padding[1], col_step, width);
     for (std::int64_t ky = 0; ky < shape.weight[2]; ++ky) {
       const Span rows = valid_outputs(ky, row_step, shape.padding[0], input.rows, error.rows);
-      const std::int64_t height = rows.last - rows.first, place = ky * kernel_cols_ + kx;
+      const std::int64_t height = rows.last - rows.first, place = ky * shape.weight[3] + kx;
       positions_[static_cast<std::size_t>(place)] = shape.input[0] * height * width;
       add_rows(error_rows, outputs_, rows.first, 1, height, error_sums_.data() + place * outputs_);
       add_rows(input_rows, inputs_, rows.first * row_step + ky - shape.padding[0], row_step, height,
@@ -87,19 +106,19 @@ GradientSums::GradientSums(const Quantized& dy, const Quantized& x, const ConvSh
   }
 }
 
-float GradientSums::value(std::int64_t sum, std::int64_t shift, std::int64_t o, std::int64_t c,
-                          std::int64_t ky, std::int64_t kx) const {
-  const std::int64_t place = ky * kernel_cols_ + kx;
-  const std::int64_t n = positions_[static_cast<std::size_t>(place)];
-  const std::int64_t q = error_sums_[static_cast<std::size_t>(place * outputs_ + o)];
-  const std::int64_t qx = input_sums_[static_cast<std::size_t>(place * inputs_ + c)];
-  const std::int64_t centred_error = q - n * error_.zero, centred_input = qx - n * input_.zero;
-  const std::int64_t centred = sum + (shift - input_.zero) * q - error_.zero * centred_input;
+void GradientSums::values(const Row& row, const Shifts& shifts, float* out) const {
+  const std::int64_t n = positions_[static_cast<std::size_t>(row.place)];
+  const std::int64_t q = error_sums_[static_cast<std::size_t>(row.place * outputs_ + row.output)];
   const double scale = error_.scale, input_scale = input_.scale;
-  return static_cast<float>(scale * input_scale * static_cast<double>(centred) +
-                            scale * input_.residual * static_cast<double>(centred_error) +
-                            input_scale * error_.residual * static_cast<double>(centred_input) +
-                            static_cast<double>(n) * error_.residual * input_.residual);
+  RowValues of;
+  of.input_zeros = n * input_.zero;
+  of.error_term = (shifts.input - input_.zero) * (q - n * shifts.error);
+  of.input_factor = shifts.error - error_.zero;
+  of.scale = scale * input_scale;
+  of.error_value = scale * input_.residual * static_cast<double>(q - n * error_.zero);
+  of.input_scale = input_scale * error_.residual;
+  of.constant = static_cast<double>(n) * error_.residual * input_.residual;
+  write_row(of, row.sum, row.step, input_sums_.data() + row.place * inputs_ + row.first, row.channels, out);
 }
 
 }  // namespace lowtide::integer

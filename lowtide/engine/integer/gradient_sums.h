@@ -8,6 +8,11 @@
 
 namespace lowtide::integer {
 
+// What was taken off the codes before they were multiplied.
+struct Shifts {
+  std::int32_t error = 0, input = 0;
+};
+
 // What turns a weight gradient's integer sums into values. With dy = s (q - z) + e and x = sx (qx - zx) + ex, over
 // the N positions at which the tap (ky, kx) falls onto the image,
 //
@@ -18,13 +23,18 @@ class GradientSums {
  public:
   GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape);
 
-  // `sum` is Σ q (qx - shift) of output channel o and input channel c, counted over all groups.
-  float value(std::int64_t sum, std::int64_t shift, std::int64_t o, std::int64_t c, std::int64_t ky,
-              std::int64_t kx) const;
+  // Sums Σ (q - shift)(qx - shift) of one output channel and kernel position, of input channels from `first` on, become
+  // values. Channels are counted over all groups.
+  struct Row {
+    const std::int64_t* sum = nullptr;
+    std::int64_t step = 1;  // from a channel's sum to the next
+    std::int64_t output = 0, place = 0, first = 0, channels = 0;
+  };
+  void values(const Row& row, const Shifts& shifts, float* out) const;
 
  private:
   Affine error_, input_;
-  std::int64_t kernel_cols_, outputs_, inputs_;
+  std::int64_t outputs_, inputs_;
   std::vector<std::int64_t> positions_;                // N, by kernel position
   std::vector<std::int64_t> error_sums_, input_sums_;  // Σ q and Σ qx, [kernel position][channel]
 };

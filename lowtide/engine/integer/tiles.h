@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "lowtide/engine/integer/winograd.h"
+
 // The innermost loops of the integer engine, on plain memory, one set for each instruction set. All are
 // sums of four products of bytes, unsigned times signed: sixteen sums side by side in a "vector", each
 // over a "quad" of four neighbours along the dimension that is summed. On VNNI a quad is one instruction.
@@ -107,6 +109,7 @@ struct TileKernels {
                        std::int32_t* sum);
   void (*depthwise_pixel)(const DepthwisePixel& pixel, const DepthwiseWeights& weights);
   void (*depthwise_row)(const DepthwiseRow& row);
+  WinogradKernels winograd;
 };
 
 enum class InstructionSet { kGeneric, kAvx2, kVnni };

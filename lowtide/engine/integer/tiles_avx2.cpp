@@ -1,6 +1,7 @@
 #include <immintrin.h>
 
 #include "lowtide/engine/integer/tiles_impl.h"
+#include "lowtide/engine/integer/winograd_impl.h"
 
 namespace lowtide::integer {
 namespace {
@@ -65,11 +66,55 @@ struct Avx2 {
   }
 };
 
+struct Avx2Pairs {
+  struct Sum {
+    __m256i half[2];
+  };
+  using Vector = Sum;
+  using Pair = __m256i;
+  static constexpr int kSums = 4;  // eight of sixteen registers
+
+  static Sum zero() { return {{_mm256_setzero_si256(), _mm256_setzero_si256()}}; }
+  static Vector load(const std::int16_t* p) {
+    const auto* from = reinterpret_cast<const __m256i*>(p);
+    return {{_mm256_loadu_si256(from), _mm256_loadu_si256(from + 1)}};
+  }
+  static Pair broadcast(const std::int16_t* p) {
+    std::int32_t pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return _mm256_set1_epi32(pair);
+  }
+  static void add_dot(Sum& sum, const Vector& v, Pair x) {
+    for (int i = 0; i < 2; ++i) sum.half[i] = _mm256_add_epi32(sum.half[i], _mm256_madd_epi16(v.half[i], x));
+  }
+  static __m256i widened(const std::uint8_t* p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  }
+  static void load_codes(const std::uint8_t* first, const std::uint8_t* second, Shorts& to) {
+    Vector pairs;
+    for (int i = 0; i < 2; ++i) {
+      pairs.half[i] = _mm256_or_si256(widened(first + 8 * i), _mm256_slli_epi32(widened(second + 8 * i), 16));
+    }
+    store_vector(&to, pairs);
+  }
+  static void load_codes(const std::uint8_t* p, Shorts& to) {
+    Vector codes;
+    for (int i = 0; i < 2; ++i) {
+      codes.half[i] = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16 * i)));
+    }
+    store_vector(&to, codes);
+  }
+  static void store(std::int32_t* p, const Sum& sum) {
+    auto* to = reinterpret_cast<__m256i*>(p);
+    for (int i = 0; i < 2; ++i) _mm256_storeu_si256(to + i, sum.half[i]);
+  }
+};
+
 }  // namespace
 
 extern const TileKernels kAvx2Tiles;
-const TileKernels kAvx2Tiles{dot_row<Avx2>,      scaled_row<Avx2>,   gradient_tile<Avx2>,
-                             most_streams<Avx2>, plain_channel_sums, plain_depthwise_pixel,
-                             plain_depthwise_row};
+const TileKernels kAvx2Tiles{dot_row<Avx2>,       scaled_row<Avx2>,    gradient_tile<Avx2>,
+                             most_streams<Avx2>,  plain_channel_sums,  plain_depthwise_pixel,
+                             plain_depthwise_row, kWinograd<Avx2Pairs>};
 
 }  // namespace lowtide::integer

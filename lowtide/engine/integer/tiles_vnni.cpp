@@ -1,6 +1,7 @@
 #include <immintrin.h>
 
 #include "lowtide/engine/integer/tiles_impl.h"
+#include "lowtide/engine/integer/winograd_impl.h"
 
 namespace lowtide::integer {
 namespace {
@@ -33,6 +34,34 @@ struct Vnni {
   }
 };
 
+// Sixteen bytes as the low halves of sixteen pairs of 16-bit numbers: the pair's other product is with 0.
+__m512i widened(const std::uint8_t* p) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+struct VnniPairs {
+  using Sum = __m512i;
+  using Vector = __m512i;
+  using Pair = __m512i;
+  static constexpr int kSums = 24;
+
+  static Sum zero() { return _mm512_setzero_si512(); }
+  static Vector load(const std::int16_t* p) { return _mm512_load_si512(p); }
+  static Pair broadcast(const std::int16_t* p) {
+    std::int32_t pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return _mm512_set1_epi32(pair);
+  }
+  static void add_dot(Sum& sum, Vector v, Pair x) { sum = _mm512_dpwssd_epi32(sum, v, x); }
+  static void load_codes(const std::uint8_t* first, const std::uint8_t* second, Shorts& to) {
+    store_vector(&to, _mm512_or_si512(widened(first), _mm512_slli_epi32(widened(second), 16)));
+  }
+  static void load_codes(const std::uint8_t* p, Shorts& to) {
+    store_vector(&to, _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+  }
+  static void store(std::int32_t* p, Sum sum) { _mm512_store_si512(p, sum); }
+};
+
 void channel_sums(const std::int8_t* input, std::int64_t quads, std::int64_t plane, std::int64_t pixels,
                   std::int32_t* sum) {
   const __m512i ones = _mm512_set1_epi8(1);
@@ -46,11 +75,6 @@ void channel_sums(const std::int8_t* input, std::int64_t quads, std::int64_t pla
     }
     _mm512_mask_storeu_epi32(sum + pixel, mask, total);
   }
-}
-
-// Sixteen bytes as the low halves of sixteen pairs of 16-bit numbers: the pair's other product is with 0.
-__m512i widened(const std::uint8_t* p) {
-  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 
 void depthwise_pixel(const DepthwisePixel& pixel, const DepthwiseWeights& w) {
@@ -110,6 +134,6 @@ void depthwise_row(const DepthwiseRow& row) {
 
 extern const TileKernels kVnniTiles;
 const TileKernels kVnniTiles{dot_row<Vnni>, scaled_row<Vnni>, gradient_tile<Vnni>, most_streams<Vnni>,
-                             channel_sums,  depthwise_pixel,  depthwise_row};
+                             channel_sums,  depthwise_pixel,  depthwise_row,       kWinograd<VnniPairs>};
 
 }  // namespace lowtide::integer

@@ -1,0 +1,247 @@
+#pragma once
+
+// The loops of winograd.h, written once over vectors of the compiler. Included, as tiles_impl.h is, by one source file
+// for each instruction set, in an unnamed namespace.
+//
+// Pairs:: has     Sum     sixteen 32-bit sums: zero(), store(p)
+//                 Vector  sixteen pairs of 16-bit numbers: load(p)
+//                 Pair    one pair, the same for every lane: broadcast(p)
+//                 add_dot(Sum&, Vector, Pair)
+//                 load_codes(first, second, Shorts&): sixteen bytes from each, as pairs
+//                 load_codes(p, Shorts&): 32 bytes
+//                 kSums   how many Sums the registers hold besides what the loop needs
+
+#include <cstring>
+
+#include "lowtide/engine/integer/tiles.h"
+#include "lowtide/engine/integer/winograd.h"
+
+namespace lowtide::integer {
+namespace {
+
+using Shorts = std::int16_t __attribute__((vector_size(64)));
+using Words = std::uint32_t __attribute__((vector_size(64)));  // unsigned: these sums wrap
+using Ints = std::int32_t __attribute__((vector_size(64)));
+using Longs = std::int64_t __attribute__((vector_size(128)));
+
+template <typename Vector>
+inline void load_vector(const void* from, Vector& to) {
+  std::memcpy(&to, from, sizeof(Vector));
+}
+
+template <typename Vector>
+inline void store_vector(void* to, const Vector& from) {
+  std::memcpy(to, &from, sizeof(Vector));
+}
+
+// Bᵀ d
+inline void window_points(const Shorts* d, Shorts* t) {
+  const Shorts d1 = d[1], d2 = d[2], d3 = d[3], d4 = d[4];
+  const Shorts even = d4 - (d2 << 2), odd = d3 - (d1 << 2), near = d4 - d2, far = (d3 - d1) << 1;
+  t[0] = even + ((d[0] << 2) - d2);
+  t[1] = even + odd;
+  t[2] = even - odd;
+  t[3] = near + far;
+  t[4] = near - far;
+  t[5] = d[5] - odd - (d3 << 2);
+}
+
+// G e for four values of an error
+inline void error_points(const Shorts* e, Shorts* t) {
+  const Shorts e1 = e[1], e2 = e[2], e3 = e[3];
+  const Shorts even = e[0] + e2, odd = e1 + e3;
+  const Shorts even2 = e[0] + (e2 << 2), odd2 = (e1 + (e3 << 2)) << 1;
+  t[0] = e[0];
+  t[1] = even + odd;
+  t[2] = even - odd;
+  t[3] = even2 + odd2;
+  t[4] = even2 - odd2;
+  t[5] = e3;
+}
+
+// G w for three values of a kernel
+inline void kernel_points(const Shorts* w, Shorts* t) {
+  const Shorts near = w[0] + w[2], far = w[0] + (w[2] << 2), odd = w[1] << 1;
+  t[0] = w[0];
+  t[1] = near + w[1];
+  t[2] = near - w[1];
+  t[3] = far + odd;
+  t[4] = far - odd;
+  t[5] = w[2];
+}
+
+// Both dimensions: load(pixel, Shorts&) for each of the kSize · kSize pixels.
+template <int kSize, void (*kPointsOf)(const Shorts*, Shorts*), typename Load>
+inline void transform(const Load& load, std::int16_t* to, std::int64_t step) {
+  Shorts rows[kWindow][kSize];  // transformed down the columns
+  for (int col = 0; col < kSize; ++col) {
+    Shorts value[kSize], point[kWindow];
+    for (int row = 0; row < kSize; ++row) load(row * kSize + col, value[row]);
+    kPointsOf(value, point);
+    for (int row = 0; row < kWindow; ++row) rows[row][col] = point[row];
+  }
+  for (int row = 0; row < kWindow; ++row) {
+    Shorts point[kWindow];
+    kPointsOf(rows[row], point);
+    for (int col = 0; col < kWindow; ++col) store_vector(to + (row * kWindow + col) * step, point[col]);
+  }
+}
+
+template <typename Pairs, int kSize, void (*kPointsOf)(const Shorts*, Shorts*)>
+void transform_pair(const std::uint8_t* const* first, const std::uint8_t* const* second, std::int64_t channel,
+                    std::int16_t centre, std::int16_t* to, std::int64_t step) {
+  const Shorts centres = Shorts{} + centre;
+  transform<kSize, kPointsOf>(
+      [&](int pixel, Shorts& value) {
+        Pairs::load_codes(first[pixel] + channel, second[pixel] + channel, value);
+        value -= centres;
+      },
+      to, step);
+}
+
+template <typename Pairs>
+void transform_window(const std::uint8_t* const* pixels, std::int64_t channel, std::int16_t centre,
+                      std::int16_t* to, std::int64_t step) {
+  const Shorts centres = Shorts{} + centre;
+  transform<kWindow, window_points>(
+      [&](int pixel, Shorts& value) {
+        Pairs::load_codes(pixels[pixel] + channel, value);
+        value -= centres;
+      },
+      to, step);
+}
+
+void transform_kernel(const std::int16_t* value, std::int16_t* to, std::int64_t step) {
+  transform<3, kernel_points>(
+      [&](int place, Shorts& values) { load_vector(value + place * kPairVector, values); }, to, step);
+}
+
+// 24 Aᵀ m for the three outputs of a weight gradient
+inline void kernel_sums(const Words* m, Words* y) {
+  const Words m1 = m[1], m2 = m[2], m3 = m[3], m4 = m[4];
+  const Words near_sum = m1 + m2, near_difference = m1 - m2, far_sum = m3 + m4, far_difference = m3 - m4;
+  y[0] = m[0] * 6 - (near_sum << 2) + far_sum;
+  y[1] = (far_difference << 1) - (near_difference << 2);
+  y[2] = ((far_sum - near_sum) << 2) + m[5] * 24;
+}
+
+// 24² Y modulo 2³² to Y
+inline void divide_exactly(Words& y) {
+  constexpr std::uint32_t kInverseOf9 = 954'437'177;
+  static_assert(static_cast<std::uint32_t>(9ULL * kInverseOf9) == 1);
+  y *= kInverseOf9;
+  Ints shifted = __builtin_bit_cast(Ints, y) >> 6;
+  y = __builtin_bit_cast(Words, shifted);
+}
+
+// 24 Aᵀ m for the four outputs of a tile
+inline void tile_outputs(const Words* m, Words* y) {
+  const Words near_sum = m[1] + m[2], near_difference = m[1] - m[2];
+  const Words far_sum = m[3] + m[4], far_difference = m[3] - m[4];
+  y[0] = m[0] * 6 - (near_sum << 2) + far_sum;
+  y[1] = (far_difference << 1) - (near_difference << 2);
+  y[2] = (far_sum - near_sum) << 2;
+  y[3] = (far_difference << 3) - (near_difference << 2) + m[5] * 24;
+}
+
+// Both dimensions: take(row, column, sums) each of the kSize · kSize results.
+template <int kSize, void (*kSumsOf)(const Words*, Words*), typename Take>
+inline void restore(const TransformedTiles& tiles, const Take& take) {
+  Words rows[kSize][kWindow];
+  for (int col = 0; col < kWindow; ++col) {
+    Words m[kWindow], y[kSize];
+    for (int row = 0; row < kWindow; ++row)
+      load_vector(tiles.sum + (row * kWindow + col) * tiles.step, m[row]);
+    kSumsOf(m, y);
+    for (int row = 0; row < kSize; ++row) rows[row][col] = y[row];
+  }
+  for (int row = 0; row < kSize; ++row) {
+    Words y[kSize];
+    kSumsOf(rows[row], y);
+    for (int col = 0; col < kSize; ++col) {
+      divide_exactly(y[col]);
+      take(row, col, y[col]);
+    }
+  }
+}
+
+void add_kernel_sums(const TransformedTiles& tiles, std::int64_t* to, std::int64_t to_step) {
+  restore<3, kernel_sums>(tiles, [&](int row, int col, const Words& sum) {
+    std::int64_t* at = to + (row * 3 + col) * to_step;
+    Longs total;
+    load_vector(at, total);
+    total += __builtin_convertvector(__builtin_bit_cast(Ints, sum), Longs);
+    store_vector(at, total);
+  });
+}
+
+void tile_sums(const TransformedTiles& tile, bool adds, std::int32_t* to, std::int64_t row_step,
+               std::int64_t col_step) {
+  restore<kTile, tile_outputs>(tile, [&](int row, int col, const Words& sum) {
+    std::int32_t* at = to + row * row_step + col * col_step;
+    Words total = {};
+    if (adds) load_vector(at, total);
+    store_vector(at, total + sum);
+  });
+}
+
+template <typename Pairs, int kRows, int kVectors>
+void pair_rows_at(const PairRows& r, std::int64_t first) {
+  typename Pairs::Sum sum[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sum[row][v] = Pairs::zero();
+  }
+  const std::int16_t* weight = r.weight;
+  const std::int16_t* input = r.input + first * r.row_step;
+  for (std::int64_t pair = 0; pair < r.pairs; ++pair) {
+    typename Pairs::Vector w[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) w[v] = Pairs::load(weight + kPairVector * v);
+#pragma GCC unroll 16
+    for (int row = 0; row < kRows; ++row) {
+      const typename Pairs::Pair x = Pairs::broadcast(input + row * r.row_step);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) Pairs::add_dot(sum[row][v], w[v], x);
+    }
+    input += r.pair_step;
+    weight += kPairVector * kVectors;
+  }
+  std::int32_t* out = r.sum + first * kVectors * kLanes;
+#pragma GCC unroll 16
+  for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) Pairs::store(out + (row * kVectors + v) * kLanes, sum[row][v]);
+  }
+}
+
+template <typename Pairs, int kVectors>
+void pair_rows_of(const PairRows& r) {
+  constexpr int kMost = Pairs::kSums / kVectors >= 8   ? 8
+                        : Pairs::kSums / kVectors >= 2 ? Pairs::kSums / kVectors
+                                                       : 2;
+  std::int64_t row = 0;
+  for (; row + kMost <= r.rows; row += kMost) pair_rows_at<Pairs, kMost, kVectors>(r, row);
+  for (; row + 2 <= r.rows; row += 2) pair_rows_at<Pairs, 2, kVectors>(r, row);
+  if (row < r.rows) pair_rows_at<Pairs, 1, kVectors>(r, row);
+}
+
+template <typename Pairs>
+void pair_rows(const PairRows& r, int vectors) {
+  if (vectors == 1) return pair_rows_of<Pairs, 1>(r);
+  if (vectors == 2) return pair_rows_of<Pairs, 2>(r);
+  pair_rows_of<Pairs, 4>(r);
+}
+
+template <typename Pairs>
+constexpr WinogradKernels kWinograd{pair_rows<Pairs>,
+                                    transform_pair<Pairs, kWindow, window_points>,
+                                    transform_pair<Pairs, kTile, error_points>,
+                                    transform_window<Pairs>,
+                                    transform_kernel,
+                                    add_kernel_sums,
+                                    tile_sums};
+
+}  // namespace
+}  // namespace lowtide::integer

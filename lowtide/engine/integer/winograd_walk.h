@@ -1,0 +1,223 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "lowtide/engine/image_watcher.h"
+#include "lowtide/engine/integer/dense.h"
+#include "lowtide/engine/integer/winograd.h"
+#include "lowtide/quant/pieces.h"
+
+// The walk that a convolution's output and its input gradient have in common where winograd.h is used: transform some rows
+// of tiles, multiply, transform back, and hand the integer sums row by row to whoever makes floats of them.
+
+namespace lowtide::integer {
+
+// Transformed kernels as the loops read them: for each plane (there are several where a weight is wider than 16 bits
+// allow) block after block, [point][pair of summed channels][vector of the block][16][2].
+class WinogradWeights {
+ public:
+  WinogradWeights(std::int64_t plane_count, std::int64_t summed, std::int64_t lanes)
+      : planes(plane_count),
+        blocks(blocks_of(vectors_for(lanes))),
+        pairs_(summed / kPair),
+        vectors_(vectors_for(lanes)) {
+    memory_.reserve(planes * vectors_ * vector_numbers());
+  }
+
+  std::int16_t* at(std::int64_t plane, const Block& block, std::int64_t point, std::int64_t pair) const {
+    return memory_.get() + (plane * vectors_ + block.first) * vector_numbers() + point * point_step(block) +
+           pair * block.vectors * kPairVector;
+  }
+  // From a point to the next.
+  std::int64_t point_step(const Block& block) const {
+    return integer::point_step(pairs_ * block.vectors * kPairVector);
+  }
+
+  const std::int64_t planes;
+  const std::vector<Block> blocks;
+
+ private:
+  std::int64_t vector_numbers() const { return kPoints * integer::point_step(pairs_ * kPairVector); }
+
+  std::int64_t pairs_, vectors_;
+  Scratch<std::int16_t> memory_;
+};
+
+struct WinogradCall {
+  ImagePixels source;
+  std::int16_t centre = 0;         // taken off the source's codes
+  std::int64_t top = 0, left = 0;  // a tile's window begins so far before it
+  std::int64_t at_once = 0;        // summed channels whose sums are sure to stay within kWinogradLimit; even
+  TileGrid grid;                   // of the result
+  at::Tensor out;
+  ImageWatcher* watcher = nullptr;
+};
+
+// One row of an image's sums: of each plane [pixel][block.vectors · 16].
+struct WinogradRow {
+  Block block;
+  const std::int32_t* sum = nullptr;
+  std::int64_t plane_step = 0;
+  std::int64_t item = 0, row = 0;
+};
+
+// Rows has: Images images(first, count) const, once for every few images by the thread that works on them;
+//           Images::finish(const WinogradRow&) const.
+template <typename Rows>
+class WinogradWalk {
+ public:
+  WinogradWalk(const WinogradCall& call, const WinogradWeights& weights, const Rows& rows,
+               const TileKernels& tiles)
+      : call_(call), weights_(weights), rows_(rows), kernels_(tiles.winograd) {}
+
+  void run() const {
+    const TileGrid& grid = call_.grid;
+    const std::int64_t images = std::max<std::int64_t>(1, kTilesAtOnce / (grid.tile_rows * grid.tile_cols));
+    if (call_.watcher) call_.watcher->begin(call_.out);
+    for_each_piece((grid.items + images - 1) / images, 1, [&](std::int64_t piece) {
+      work(piece * images, std::min(grid.items, (piece + 1) * images));
+    });
+  }
+
+ private:
+  // With 64 channels their windows are 74 KiB, their sums 147 KiB and the weights 295 KiB: the second-level cache holds them.
+  static constexpr std::int64_t kTilesAtOnce = 16;
+
+  // Rows of tiles, counted through all images.
+  struct Strips {
+    std::int64_t first, count;
+  };
+
+  struct Buffers {
+    std::int16_t* windows;  // [point][tile][channel]
+    std::int32_t* product;  // [point][tile][lane of the block]
+    std::int32_t* sum;      // [plane][strip][row][column][lane of the block]
+  };
+
+  std::int64_t item_of(std::int64_t strip) const { return strip / call_.grid.tile_rows; }
+  std::int64_t row_of(std::int64_t strip) const { return strip % call_.grid.tile_rows * kTile; }
+  std::int64_t row_sums(const Block& block) const {
+    return call_.grid.tile_cols * kTile * block.vectors * kLanes;
+  }
+  std::int64_t out_channels() const { return call_.out.size(1); }
+
+  void work(std::int64_t first, std::int64_t last) const {
+    const TileGrid& grid = call_.grid;
+    const auto images = rows_.images(first, last - first);
+    const std::int64_t at_once = std::max<std::int64_t>(1, kTilesAtOnce / grid.tile_cols);
+    for (std::int64_t strip = first * grid.tile_rows; strip < last * grid.tile_rows; strip += at_once) {
+      const Strips strips{strip, std::min(at_once, last * grid.tile_rows - strip)};
+      const Buffers buffers = reserve(strips);
+      transform(strips, buffers.windows);
+      for (const Block& block : weights_.blocks) {
+        multiply(strips, block, buffers);
+        finish(strips, block, buffers.sum, images);
+      }
+      if (!call_.watcher) continue;
+      for (std::int64_t done = strip; done < strip + strips.count; ++done) {
+        if (done % grid.tile_rows == grid.tile_rows - 1) call_.watcher->image(item_of(done));
+      }
+    }
+  }
+
+  Buffers reserve(const Strips& strips) const {
+    thread_local Scratch<std::int16_t> windows;
+    thread_local Scratch<std::int32_t> product, sum;
+    const std::int64_t tiles = strips.count * call_.grid.tile_cols, lanes = kMostVectors * kLanes;
+    return {windows.at_least(kPoints * point_step(tiles * call_.source.channels)),
+            product.at_least(kPoints * sum_step(tiles * lanes)),
+            sum.at_least(weights_.planes * tiles * kTile * kTile * lanes)};
+  }
+
+  void transform(const Strips& strips, std::int16_t* windows) const {
+    const std::uint8_t* pixels[kPoints];
+    const std::int64_t channels = call_.source.channels, tiles = strips.count * call_.grid.tile_cols;
+    for (std::int64_t tile = 0; tile < tiles; ++tile) {
+      const std::int64_t strip = strips.first + tile / call_.grid.tile_cols;
+      call_.source.locate(item_of(strip), row_of(strip) - call_.top,
+                          tile % call_.grid.tile_cols * kTile - call_.left, kWindow, pixels);
+      for (std::int64_t c = 0; c < channels; c += kPairVector) {
+        kernels_.window(pixels, c, call_.centre, windows + tile * channels + c, point_step(tiles * channels));
+      }
+    }
+  }
+
+  void multiply(const Strips& strips, const Block& block, const Buffers& buffers) const {
+    const std::int64_t channels = call_.source.channels, tiles = strips.count * call_.grid.tile_cols;
+    const std::int64_t lanes = block.vectors * kLanes;
+    for (std::int64_t plane = 0; plane < weights_.planes; ++plane) {
+      std::int32_t* sum = buffers.sum + plane * tiles * kTile * kTile * lanes;
+      for (std::int64_t first = 0; first < channels; first += call_.at_once) {
+        const std::int64_t pairs = std::min(call_.at_once, channels - first) / kPair;
+        for (std::int64_t point = 0; point < kPoints; ++point) {
+          if (block.first == 0 && plane == 0 && first == 0) fetch(strips, point);
+          kernels_.pair_rows({buffers.windows + point * point_step(tiles * channels) + first, channels, kPair,
+                              weights_.at(plane, block, point, first / kPair), pairs, tiles,
+                              buffers.product + point * sum_step(tiles * lanes)},
+                             block.vectors);
+        }
+        restore(tiles, lanes, first > 0, buffers.product, sum);
+      }
+    }
+  }
+
+  void restore(std::int64_t tiles, std::int64_t lanes, bool adds, const std::int32_t* product,
+               std::int32_t* sum) const {
+    const std::int64_t cols = call_.grid.tile_cols, row_step = cols * kTile * lanes;
+    for (std::int64_t tile = 0; tile < tiles; ++tile) {
+      std::int32_t* to = sum + (tile / cols * kTile * cols + tile % cols) * kTile * lanes;
+      for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
+        kernels_.tile_sums({product + tile * lanes + lane, sum_step(tiles * lanes)}, adds, to + lane,
+                           row_step, lanes);
+      }
+    }
+  }
+
+  // A share of the memory that the results go to, and of what will be looked at beside them.
+  void fetch(const Strips& strips, std::int64_t point) const {
+    constexpr std::int64_t kLine = 64 / sizeof(float);
+    constexpr int kForReading = 0, kForWriting = 1, kIntoSecondLevel = 2;
+    const TileGrid& grid = call_.grid;
+    const std::int64_t row_floats = grid.cols * out_channels();
+    for (std::int64_t strip = strips.first; strip < strips.first + strips.count; ++strip) {
+      const std::int64_t rows = std::min<std::int64_t>(kTile, grid.rows - row_of(strip));
+      const std::int64_t lines = (rows * row_floats + kLine - 1) / kLine, item = item_of(strip);
+      const float* out = call_.out.data_ptr<float>() + (item * grid.rows + row_of(strip)) * row_floats;
+      const float* beside = call_.watcher ? call_.watcher->beside(item) : nullptr;
+      if (beside) beside += row_of(strip) * row_floats;
+      for (std::int64_t line = lines * point / kPoints; line < lines * (point + 1) / kPoints; ++line) {
+        __builtin_prefetch(out + line * kLine, kForWriting);
+        if (beside) __builtin_prefetch(beside + line * kLine, kForReading, kIntoSecondLevel);
+      }
+    }
+  }
+
+  template <typename Images>
+  void finish(const Strips& strips, const Block& block, const std::int32_t* sum, const Images& images) const {
+    const std::int64_t tiles = strips.count * call_.grid.tile_cols;
+    WinogradRow row{block, sum, tiles * kTile * kTile * block.vectors * kLanes, 0, 0};
+    for (std::int64_t strip = strips.first; strip < strips.first + strips.count; ++strip) {
+      row.item = item_of(strip);
+      for (std::int64_t i = 0; i < kTile; ++i, row.sum += row_sums(block)) {
+        row.row = row_of(strip) + i;
+        if (row.row < call_.grid.rows) images.finish(row);
+      }
+    }
+  }
+
+  const WinogradCall& call_;
+  const WinogradWeights& weights_;
+  const Rows& rows_;
+  const WinogradKernels& kernels_;
+};
+
+// Summed channels in equal parts, each with sums of at most `most` channels; even.
+inline std::int64_t channels_at_once(std::int64_t channels, std::int64_t most) {
+  const std::int64_t parts = (channels + most - 1) / most, part = (channels + parts - 1) / parts;
+  return (part + 1) / kPair * kPair;
+}
+
+}  // namespace lowtide::integer

@@ -1,0 +1,142 @@
+#include "lowtide/engine/integer/winograd_weight_gradient.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "lowtide/engine/integer/dense.h"
+#include "lowtide/engine/integer/winograd.h"
+#include "lowtide/quant/pieces.h"
+
+namespace lowtide::integer {
+namespace {
+
+// Tiles that are transformed together: both operands of 64 channels are 590 KiB then, which a second-level cache holds.
+// Codes less their shifts are within ±128, so the sums over 64 · 16 pixels are within 128² · 1,024 = 2²⁴.
+constexpr std::int64_t kTiles = 64, kTilePairs = kTiles / kPair;
+static_assert(128 * 128 * kTiles * kTile * kTile < kWinogradLimit);
+static_assert(128 * kErrorGrowth <= kMostShort && 128 * kWindowGrowth <= kMostShort);
+
+constexpr std::int64_t kOutputsAtOnce = 16;  // their sums with 64 inputs at every point are 147 KiB
+constexpr int kKernel = 9;
+
+class WeightSums {
+ public:
+  WeightSums(const ConvShape& shape, const GradientCodes& codes, const TileKernels& tiles)
+      : grid_{shape.input[0], shape.output_height(), shape.output_width()},
+        inputs_(shape.weight[1]),
+        outputs_(shape.weight[0]),
+        top_(shape.padding[0]),
+        left_(shape.padding[1]),
+        codes_(codes),
+        kernels_(tiles.winograd),
+        blocks_(blocks_of(vectors_for(inputs_))),
+        no_input_(static_cast<std::size_t>(inputs_), static_cast<std::uint8_t>(codes.shifts.input)),
+        no_error_(static_cast<std::size_t>(outputs_), static_cast<std::uint8_t>(codes.shifts.error)),
+        input_{codes.input, shape.input[2], shape.input[3], inputs_, no_input_.data()},
+        error_{codes.error, grid_.rows, grid_.cols, outputs_, no_error_.data()} {}
+
+  std::vector<std::int64_t> sums() const {
+    std::vector<std::int64_t> total(static_cast<std::size_t>(outputs_ * kKernel * inputs_));
+    std::mutex adding;  // the order does not matter to sums of integers
+    Pieces((grid_.tiles() + kTiles - 1) / kTiles, 1).share_out([&](Pieces::Share& share) {
+      std::vector<std::int64_t> mine(total.size());
+      while (const std::optional<std::int64_t> piece = share.next()) add(*piece * kTiles, mine.data());
+      const std::lock_guard lock(adding);
+      for (std::size_t i = 0; i < total.size(); ++i) total[i] += mine[i];
+    });
+    return total;
+  }
+
+ private:
+  std::int64_t error_step() const { return point_step(kTilePairs * outputs_ * kPair); }
+  static std::int64_t window_step(int vectors) { return point_step(kTilePairs * vectors * kPairVector); }
+
+  // The sums over kTiles tiles.
+  void add(std::int64_t first, std::int64_t* total) const {
+    thread_local Scratch<std::int16_t> window_memory, error_memory;
+    thread_local Scratch<std::int32_t> sum_memory;
+    std::int16_t* windows = window_memory.at_least(vectors_for(inputs_) * kPoints * window_step(1));
+    std::int16_t* errors = error_memory.at_least(kPoints * error_step());
+    std::int32_t* sum = sum_memory.at_least(kPoints * sum_step(kOutputsAtOnce * kMostVectors * kLanes));
+    const std::int64_t pairs = (std::min(kTiles, grid_.tiles() - first) + 1) / kPair;
+    for (std::int64_t pair = 0; pair < pairs; ++pair) transform(first + kPair * pair, pair, windows, errors);
+    for (const Block& block : blocks_) {
+      for (std::int64_t o = 0; o < outputs_; o += kOutputsAtOnce) {
+        multiply(windows, errors + o * kPair, block, pairs, sum);
+        restore(sum, block, total + o * kKernel * inputs_ + block.first * kLanes);
+      }
+      windows += kPoints * window_step(block.vectors);
+    }
+  }
+
+  // Both operands of two tiles: errors [point][pair of tiles][channel][2]; windows block after block, [point][pair of tiles]
+  // [channel of the block][2].
+  void transform(std::int64_t tile, std::int64_t pair, std::int16_t* windows, std::int16_t* errors) const {
+    const std::uint8_t *window_at[kPair][kPoints], *error_at[kPair][kTile * kTile];
+    for (int i = 0; i < kPair; ++i) locate(tile + i, window_at[i], error_at[i]);
+    for (const Block& block : blocks_) {
+      const std::int64_t pair_step = block.vectors * kPairVector;
+      for (int v = 0; v < block.vectors; ++v) {
+        kernels_.window_pair(window_at[0], window_at[1], (block.first + v) * kLanes,
+                             static_cast<std::int16_t>(codes_.shifts.input),
+                             windows + pair * pair_step + v * kPairVector, window_step(block.vectors));
+      }
+      windows += kPoints * window_step(block.vectors);
+    }
+    for (std::int64_t o = 0; o < outputs_; o += kLanes) {
+      kernels_.error_pair(error_at[0], error_at[1], o, static_cast<std::int16_t>(codes_.shifts.error),
+                          errors + (pair * outputs_ + o) * kPair, error_step());
+    }
+  }
+
+  void locate(std::int64_t tile, const std::uint8_t** window, const std::uint8_t** error) const {
+    if (tile >= grid_.tiles()) {  // beside the last of an odd number
+      std::fill_n(window, kPoints, no_input_.data());
+      std::fill_n(error, kTile * kTile, no_error_.data());
+      return;
+    }
+    const std::int64_t col = tile % grid_.tile_cols * kTile,
+                       row = tile / grid_.tile_cols % grid_.tile_rows * kTile;
+    const std::int64_t item = tile / grid_.tile_cols / grid_.tile_rows;
+    input_.locate(item, row - top_, col - left_, kWindow, window);
+    error_.locate(item, row, col, kTile, error);
+  }
+
+  // sum[point][output][channel of the block]
+  void multiply(const std::int16_t* windows, const std::int16_t* errors, const Block& block,
+                std::int64_t pairs, std::int32_t* sum) const {
+    for (std::int64_t point = 0; point < kPoints; ++point) {
+      kernels_.pair_rows({errors + point * error_step(), kPair, outputs_ * kPair,
+                          windows + point * window_step(block.vectors), pairs, kOutputsAtOnce,
+                          sum + point * sum_step(kOutputsAtOnce * block.vectors * kLanes)},
+                         block.vectors);
+    }
+  }
+
+  void restore(const std::int32_t* sum, const Block& block, std::int64_t* total) const {
+    const std::int64_t lanes = block.vectors * kLanes;
+    for (std::int64_t o = 0; o < kOutputsAtOnce; ++o) {
+      for (std::int64_t first = 0; first < lanes; first += kLanes) {
+        kernels_.add_kernel_sums({sum + o * lanes + first, sum_step(kOutputsAtOnce * lanes)},
+                                 total + o * kKernel * inputs_ + first, inputs_);
+      }
+    }
+  }
+
+  const TileGrid grid_;
+  const std::int64_t inputs_, outputs_, top_, left_;
+  const GradientCodes codes_;
+  const WinogradKernels& kernels_;
+  const std::vector<Block> blocks_;
+  const std::vector<std::uint8_t> no_input_, no_error_;
+  const ImagePixels input_, error_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> winograd_weight_sums(const ConvShape& shape, const GradientCodes& codes,
+                                               const TileKernels& tiles) {
+  return WeightSums(shape, codes, tiles).sums();
+}
+
+}  // namespace lowtide::integer

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lowtide/engine/engine.h"
+#include "lowtide/engine/integer/gradient_sums.h"
+#include "lowtide/engine/integer/tiles.h"
+
+namespace lowtide::integer {
+
+// Both operands, channels last, and what is taken off their codes.
+struct GradientCodes {
+  const std::uint8_t* input = nullptr;
+  const std::uint8_t* error = nullptr;
+  Shifts shifts;
+};
+
+// Σ (q - shift)(qx - shift) by winograd.h, [output channel][kernel position][input channel].
+std::vector<std::int64_t> winograd_weight_sums(const ConvShape& shape, const GradientCodes& codes,
+                                               const TileKernels& tiles);
+
+}  // namespace lowtide::integer
