@@ -118,8 +118,7 @@ Quantized encode_mapped(const at::Tensor& x, const ChannelMap& map, const Range&
   const auto top = static_cast<float>((1 << bits) - 1);
   const float min = range.min.data_ptr<float>()[0];
   const float scale = scale_of(range.range.data_ptr<float>()[0], top);
-  Quantized result{at::empty_like(x, x.options().dtype(at::kByte)), at::full({1}, scale, range.min.options()),
-                   range.min, bits};
+  Quantized result{at::empty_like(x, x.options().dtype(at::kByte)), one_number(scale), range.min, bits};
   for_each_chunk(layout, [&](std::int64_t, std::int64_t begin, std::int64_t n) {
     encode_span(x.data_ptr<float>() + begin, n, layout.period, tables, min, scale, top,
                 result.code.data_ptr<std::uint8_t>() + begin);

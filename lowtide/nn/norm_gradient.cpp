@@ -243,7 +243,8 @@ MapGradients MapBackward::of(const at::Tensor& gradient, bool wants_residual,
   if (wants_residual) result.residual = masked;
   const Terms terms = finish_sums(masked, result);
   if (as_codes) {
-    result.input = at::full({1, 1, 1, 1}, std::numeric_limits<float>::quiet_NaN()).expand(x_.sizes());
+    static const at::Tensor placeholder = at::full({1, 1, 1, 1}, std::numeric_limits<float>::quiet_NaN());
+    result.input = placeholder.expand(x_.sizes());
     result.input_range = range_of_gradient(terms);
     result.input_codes = encode_gradient(terms, result.input_range, *as_codes);
   } else {
@@ -257,13 +258,16 @@ MapBackward::Terms MapBackward::finish_sums(const at::Tensor& masked, MapGradien
   const auto channels = static_cast<std::size_t>(layout_->channels);
   const std::int64_t rows = layout_->elements / layout_->channels;
   std::vector<float> weight(channels), bias(channels), shift(channels), slope(channels);
-  for (std::size_t c = 0; c < channels; ++c) {
-    double sum = 0, product = 0;
-    const auto lanes = static_cast<std::size_t>(layout_->chunks * layout_->period);
-    for (std::size_t lane = c; lane < lanes; lane += channels) {
-      sum += sum_[lane];
-      product += product_[lane];
+  std::vector<double> sums(channels), products(channels);
+  const auto lanes = static_cast<std::size_t>(layout_->chunks * layout_->period);
+  for (std::size_t first = 0; first < lanes; first += channels) {
+    for (std::size_t c = 0; c < channels; ++c) {
+      sums[c] += sum_[first + c];
+      products[c] += product_[first + c];
     }
+  }
+  for (std::size_t c = 0; c < channels; ++c) {
+    const double sum = sums[c], product = products[c];
     // With x̂ = (x - mean) / deviation: dγ = Σ g x̂, dβ = Σ g, dx = γ / deviation (g - dβ / n - x̂ dγ / n).
     const double inverse = scatter_.inverse_deviation[c], n = static_cast<double>(rows);
     weight[c] = static_cast<float>(product * inverse);

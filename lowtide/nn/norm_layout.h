@@ -11,6 +11,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/lanes.h"
 #include "lowtide/nn/norm_kernels.h"
+#include "lowtide/quant/one_number.h"
 #include "lowtide/quant/pieces.h"
 
 // How the kernels around a convolution walk through memory; for norm_*.cpp alone.
@@ -135,9 +136,7 @@ inline Range range_of(const std::vector<Extremes>& parts) {
     all.high = std::max(all.high, part.high);
     all.poison += part.poison;
   }
-  const at::TensorOptions options(at::kFloat);
-  return {at::full({1}, all.low + all.poison, options),
-          at::full({1}, all.high - all.low + all.poison, options)};
+  return {one_number(all.low + all.poison), one_number(all.high - all.low + all.poison)};
 }
 
 }  // namespace lowtide::cpu

@@ -72,6 +72,17 @@ Range ActivationRange::of(const Activation& x, int bits, bool training) {
 
 Range ActivationRange::track(const Range& now) {
   const at::NoGradGuard no_grad;
+  if (min_.device().is_cpu() && now.min.device().is_cpu()) {
+    // Two numbers a layer and step: calling tensors' operations for them took 0.4 ms of a step.
+    const auto blend = [](const at::Tensor& running, const at::Tensor& of_now) {
+      auto* value = running.data_ptr<float>();
+      *value = *value * static_cast<float>(1 - kMomentum) +
+               *of_now.data_ptr<float>() * static_cast<float>(kMomentum);
+    };
+    blend(min_, now.min);
+    blend(range_, now.range);
+    return now;
+  }
   min_.mul_(1 - kMomentum).add_(now.min, kMomentum);
   range_.mul_(1 - kMomentum).add_(now.range, kMomentum);
   return now;

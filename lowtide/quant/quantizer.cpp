@@ -6,6 +6,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/random.h"
+#include "lowtide/quant/one_number.h"
 #include "lowtide/quant/quantizer_kernels.h"
 #if defined(LOWTIDE_WITH_CUDA)
 #include <c10/cuda/CUDAStream.h>
@@ -103,8 +104,8 @@ StretchEncoder::StretchEncoder(const at::Tensor& like, const Range& range, const
                 "stretches are encoded as bytes with one range, on the CPU");
   min_ = range.min.data_ptr<float>()[0];
   scale_ = scale_of(range.range.data_ptr<float>()[0], top_);
-  codes_ = {at::empty_like(like, like.options().dtype(at::kByte)), at::full({1}, scale_, range.min.options()),
-            range.min, format.bits};
+  codes_ = {at::empty_like(like, like.options().dtype(at::kByte)), one_number(scale_), range.min,
+            format.bits};
   code_ = codes_.code.data_ptr<std::uint8_t>();
 }
 

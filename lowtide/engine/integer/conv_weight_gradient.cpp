@@ -213,7 +213,7 @@ struct TotalSteps {
   std::int64_t output, place, input;
 };
 
-void write_values(const Geometry& g, const GradientSums& edges, const Shifts& shifts, std::int64_t group,
+void write_values(const Geometry& g, const GradientSums& edges, std::int64_t group,
                   const std::vector<std::int64_t>& total, const TotalSteps& steps, at::Tensor& dw) {
   const std::int64_t places = g.kernel_rows * g.kernel_cols;
   float* out = dw.data_ptr<float>() + group * g.outputs * places * g.inputs;
@@ -224,7 +224,7 @@ void write_values(const Geometry& g, const GradientSums& edges, const Shifts& sh
       for (std::int64_t place = 0; place < places; ++place) {
         edges.values({total.data() + o * steps.output + place * steps.place, steps.input,
                       group * g.outputs + o, place, group * g.inputs, g.inputs},
-                     shifts, out + (o * places + place) * g.inputs);
+                     out + (o * places + place) * g.inputs);
       }
     }
   });
@@ -236,20 +236,21 @@ at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const
                                   const TileKernels& tiles) {
   const Geometry g{shape};
   at::Tensor dw = at::empty(shape.weight, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
-  const GradientSums edges(dy, x, shape);
   const std::uint8_t* input = x.code.data_ptr<std::uint8_t>();
   const std::uint8_t* error = dy.code.data_ptr<std::uint8_t>();
   const std::int64_t places = g.kernel_rows * g.kernel_cols, padded = g.vectors * kLanes;
   if (suits_winograd(shape, kLanes)) {
-    const Shifts shifts{Affine::of(dy).shift, Affine::of(x).shift};
-    write_values(g, edges, shifts, 0, winograd_weight_sums(shape, {input, error, shifts}, tiles),
-                 {places * g.inputs, g.inputs, 1}, dw);
+    const Shifts shifts{Affine::of(dy).shift, Affine::of(x).zero};
+    write_values(g, GradientSums(dy, x, shape, shifts), 0,
+                 winograd_weight_sums(shape, {input, error, shifts}, tiles), {places * g.inputs, g.inputs, 1},
+                 dw);
     return dw;
   }
   const Shifts shifts{0, Affine::of(x).shift};
+  const GradientSums edges(dy, x, shape, shifts);
   const GroupSums sums(g, shifts.input, tiles);
   for (std::int64_t group = 0; group < shape.groups; ++group) {
-    write_values(g, edges, shifts, group, sums.sums({input + group * g.inputs, error + group * g.outputs}),
+    write_values(g, edges, group, sums.sums({input + group * g.inputs, error + group * g.outputs}),
                  {1, padded, places * padded}, dw);
   }
   return dw;

@@ -213,11 +213,11 @@ at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, co
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += mine[i];
   });
   at::Tensor dw = at::empty(shape.weight, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
-  const GradientSums edges(dy, x, shape);
+  const GradientSums edges(dy, x, shape, {});
   float* out = dw.data_ptr<float>();
   for (std::int64_t c = 0; c < channels; ++c) {
     for (std::int64_t place = 0; place < places; ++place) {
-      edges.values({total.data() + place * channels + c, 1, c, place, c, 1}, {}, out + c * places + place);
+      edges.values({total.data() + place * channels + c, 1, c, place, c, 1}, out + c * places + place);
     }
   }
   return dw;

@@ -29,6 +29,14 @@ std::vector<std::int32_t> position_sums(const Quantized& q) {
   return sums;
 }
 
+// to[c] += `count` values of each channel, `step` apart
+LOWTIDE_SIMD void add_columns(const std::int32_t* from, std::int64_t step, std::int64_t count,
+                              std::int64_t channels, std::int64_t* to) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t c = 0; c < channels; ++c) to[c] += from[i * step + c];
+  }
+}
+
 // The sums of one image's positions, and how they lie.
 struct Positions {
   std::vector<std::int32_t> sums;  // [row][column][channel]
@@ -38,11 +46,8 @@ struct Positions {
   std::vector<std::int64_t> along_rows(std::int64_t first, std::int64_t step, std::int64_t count) const {
     std::vector<std::int64_t> result(static_cast<std::size_t>(rows * channels));
     for (std::int64_t row = 0; row < rows; ++row) {
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::int32_t* from = sums.data() + (row * cols + first + i * step) * channels;
-        std::int64_t* to = result.data() + row * channels;
-        for (std::int64_t c = 0; c < channels; ++c) to[c] += from[c];
-      }
+      add_columns(sums.data() + (row * cols + first) * channels, step * channels, count, channels,
+                  result.data() + row * channels);
     }
     return result;
   }
@@ -81,9 +86,16 @@ LOWTIDE_SIMD void write_row(const RowValues& of, const std::int64_t* sum, std::i
 
 }  // namespace
 
-GradientSums::GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape)
-    : error_(Affine::of(dy)), input_(Affine::of(x)), outputs_(shape.weight[0]), inputs_(shape.input[1]) {
-  const Positions error{position_sums(dy), shape.output_height(), shape.output_width(), outputs_};
+GradientSums::GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape,
+                           const Shifts& shifts)
+    : error_(Affine::of(dy)),
+      input_(Affine::of(x)),
+      shifts_(shifts),
+      outputs_(shape.weight[0]),
+      inputs_(shape.input[1]) {
+  const bool wants_error = shifts.input != input_.zero || input_.residual != 0;
+  const Positions error{wants_error ? position_sums(dy) : std::vector<std::int32_t>(), shape.output_height(),
+                        shape.output_width(), outputs_};
   const Positions input{position_sums(x), shape.input[2], shape.input[3], inputs_};
   const auto places = static_cast<std::size_t>(shape.weight[2] * shape.weight[3]);
   positions_.resize(places);
@@ -93,27 +105,30 @@ GradientSums::GradientSums(const Quantized& dy, const Quantized& x, const ConvSh
   for (std::int64_t kx = 0; kx < shape.weight[3]; ++kx) {
     const Span cols = valid_outputs(kx, col_step, shape.padding[1], input.cols, error.cols);
     const std::int64_t width = cols.last - cols.first;
-    const auto error_rows = error.along_rows(cols.first, 1, width);
+    const auto error_rows =
+        wants_error ? error.along_rows(cols.first, 1, width) : std::vector<std::int64_t>();
     const auto input_rows = input.along_rows(cols.first * col_step + kx - shape.padding[1], col_step, width);
     for (std::int64_t ky = 0; ky < shape.weight[2]; ++ky) {
       const Span rows = valid_outputs(ky, row_step, shape.padding[0], input.rows, error.rows);
       const std::int64_t height = rows.last - rows.first, place = ky * shape.weight[3] + kx;
       positions_[static_cast<std::size_t>(place)] = shape.input[0] * height * width;
-      add_rows(error_rows, outputs_, rows.first, 1, height, error_sums_.data() + place * outputs_);
+      if (wants_error) {
+        add_rows(error_rows, outputs_, rows.first, 1, height, error_sums_.data() + place * outputs_);
+      }
       add_rows(input_rows, inputs_, rows.first * row_step + ky - shape.padding[0], row_step, height,
                input_sums_.data() + place * inputs_);
     }
   }
 }
 
-void GradientSums::values(const Row& row, const Shifts& shifts, float* out) const {
+void GradientSums::values(const Row& row, float* out) const {
   const std::int64_t n = positions_[static_cast<std::size_t>(row.place)];
   const std::int64_t q = error_sums_[static_cast<std::size_t>(row.place * outputs_ + row.output)];
   const double scale = error_.scale, input_scale = input_.scale;
   RowValues of;
   of.input_zeros = n * input_.zero;
-  of.error_term = (shifts.input - input_.zero) * (q - n * shifts.error);
-  of.input_factor = shifts.error - error_.zero;
+  of.error_term = (shifts_.input - input_.zero) * (q - n * shifts_.error);
+  of.input_factor = shifts_.error - error_.zero;
   of.scale = scale * input_scale;
   of.error_value = scale * input_.residual * static_cast<double>(q - n * error_.zero);
   of.input_scale = input_scale * error_.residual;

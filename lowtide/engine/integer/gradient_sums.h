@@ -18,10 +18,11 @@ struct Shifts {
 //
 //   Σ dy·x = s sx Σ (q - z)(qx - zx) + s ex Σ (q - z) + sx e Σ (qx - zx) + N e ex.
 //
-// The sums of q alone and of qx alone are taken here, for every channel and kernel position.
+// The sums of q alone and of qx alone are taken here, for every channel and kernel position: those of q only where they
+// count, which they do not if the input was shifted to its zero and that is where its 0 lies, as ReLU leaves it.
 class GradientSums {
  public:
-  GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape);
+  GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape, const Shifts& shifts);
 
   // Sums Σ (q - shift)(qx - shift) of one output channel and kernel position, of input channels from `first` on, become
   // values. Channels are counted over all groups.
@@ -30,10 +31,11 @@ class GradientSums {
     std::int64_t step = 1;  // from a channel's sum to the next
     std::int64_t output = 0, place = 0, first = 0, channels = 0;
   };
-  void values(const Row& row, const Shifts& shifts, float* out) const;
+  void values(const Row& row, float* out) const;
 
  private:
   Affine error_, input_;
+  Shifts shifts_;
   std::int64_t outputs_, inputs_;
   std::vector<std::int64_t> positions_;                // N, by kernel position
   std::vector<std::int64_t> error_sums_, input_sums_;  // Σ q and Σ qx, [kernel position][channel]

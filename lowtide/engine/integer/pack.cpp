@@ -1,13 +1,12 @@
 #include "lowtide/engine/integer/pack.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/tiles.h"
+#include "lowtide/quant/pieces.h"
 
 namespace lowtide::integer {
 namespace {
@@ -267,12 +266,10 @@ LOWTIDE_SIMD void sum_taps(const std::int32_t* sums, const std::int32_t* taps, s
 void sum_over_items(const std::uint8_t* code, std::int64_t items, std::int64_t elements, std::int32_t* sum) {
   const std::int64_t blocks = (elements + kSumBlock - 1) / kSumBlock;
   // A core adds some 10 codes a nanosecond: a second thread pays from some 100,000 on.
-  const std::int64_t grain = std::max<std::int64_t>(1, 100'000 / (kSumBlock * items));
-  at::parallel_for(0, blocks, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      const std::int64_t first = block * kSumBlock;
-      sum_block(code + first, items, elements, std::min(kSumBlock, elements - first), sum + first);
-    }
+  const std::int64_t least = std::max<std::int64_t>(1, 100'000 / (kSumBlock * items));
+  for_each_piece(blocks, least, [&](std::int64_t block) {
+    const std::int64_t first = block * kSumBlock;
+    sum_block(code + first, items, elements, std::min(kSumBlock, elements - first), sum + first);
   });
 }
 

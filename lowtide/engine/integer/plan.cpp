@@ -15,11 +15,16 @@ struct Classes {
 Classes classify(std::int64_t outputs, std::int64_t step, const std::vector<std::int64_t>& offset,
                  const std::vector<bool>& used, std::int64_t margin, std::int64_t source) {
   Classes classes;
+  std::vector<bool> valid(offset.size());
   for (std::int64_t i = 0; i < outputs; ++i) {
-    std::vector<bool> valid(offset.size());
     for (std::size_t k = 0; k < offset.size(); ++k) {
       const std::int64_t at = i * step + offset[k] - margin;
       valid[k] = used[k] && at >= 0 && at < source;
+    }
+    // Most outputs are like their neighbour.
+    if (i > 0 && classes.valid[static_cast<std::size_t>(classes.of.back())] == valid) {
+      classes.of.push_back(classes.of.back());
+      continue;
     }
     auto found = std::find(classes.valid.begin(), classes.valid.end(), valid);
     if (found == classes.valid.end()) found = classes.valid.insert(found, valid);

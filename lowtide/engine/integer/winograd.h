@@ -102,7 +102,7 @@ struct WinogradKernels {
   // The kernel of 32 channels, or of sixteen pairs: value[ky·3 + kx][32].
   void (*kernel)(const std::int16_t* value, std::int16_t* to, std::int64_t step);
   // to[ky·3 + kx][lane] += the sums of an error's tiles under a kernel's nine positions, `to_step` apart
-  void (*add_kernel_sums)(const TransformedTiles& tiles, std::int64_t* to, std::int64_t to_step);
+  void (*add_kernel_sums)(const TransformedTiles& tiles, std::int32_t* to, std::int64_t to_step);
   // to[row][col][lane] = the sixteen outputs of a tile, or += them
   void (*tile_sums)(const TransformedTiles& tile, bool adds, std::int32_t* to, std::int64_t row_step,
                     std::int64_t col_step);

@@ -22,7 +22,6 @@ namespace {
 using Shorts = std::int16_t __attribute__((vector_size(64)));
 using Words = std::uint32_t __attribute__((vector_size(64)));  // unsigned: these sums wrap
 using Ints = std::int32_t __attribute__((vector_size(64)));
-using Longs = std::int64_t __attribute__((vector_size(128)));
 
 template <typename Vector>
 inline void load_vector(const void* from, Vector& to) {
@@ -165,13 +164,12 @@ inline void restore(const TransformedTiles& tiles, const Take& take) {
   }
 }
 
-void add_kernel_sums(const TransformedTiles& tiles, std::int64_t* to, std::int64_t to_step) {
+void add_kernel_sums(const TransformedTiles& tiles, std::int32_t* to, std::int64_t to_step) {
   restore<3, kernel_sums>(tiles, [&](int row, int col, const Words& sum) {
-    std::int64_t* at = to + (row * 3 + col) * to_step;
-    Longs total;
+    std::int32_t* at = to + (row * 3 + col) * to_step;
+    Words total;
     load_vector(at, total);
-    total += __builtin_convertvector(__builtin_bit_cast(Ints, sum), Longs);
-    store_vector(at, total);
+    store_vector(at, total + sum);
   });
 }
 

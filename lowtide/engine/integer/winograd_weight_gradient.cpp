@@ -1,6 +1,7 @@
 #include "lowtide/engine/integer/winograd_weight_gradient.h"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 
 #include "lowtide/engine/integer/dense.h"
@@ -11,10 +12,14 @@ namespace lowtide::integer {
 namespace {
 
 // Tiles that are transformed together: both operands of 64 channels are 590 KiB then, which a second-level cache holds.
-// Codes less their shifts are within ±128, so the sums over 64 · 16 pixels are within 128² · 1,024 = 2²⁴.
+// The error's codes less their shift are within ±128, the input's less their zero within ±255.
 constexpr std::int64_t kTiles = 64, kTilePairs = kTiles / kPair;
-static_assert(128 * 128 * kTiles * kTile * kTile < kWinogradLimit);
-static_assert(128 * kErrorGrowth <= kMostShort && 128 * kWindowGrowth <= kMostShort);
+constexpr std::int64_t kLargestError = 128, kLargestInput = 255;
+constexpr std::int64_t kLargestSum = kLargestError * kLargestInput * kTiles * kTile * kTile;
+static_assert(kLargestSum < kWinogradLimit);
+static_assert(kLargestError * kErrorGrowth <= kMostShort && kLargestInput * kWindowGrowth <= kMostShort);
+constexpr std::int64_t kMostPieces =
+    std::numeric_limits<std::int32_t>::max() / kLargestSum;  // that 32 bits can sum
 
 constexpr std::int64_t kOutputsAtOnce = 16;  // their sums with 64 inputs at every point are 147 KiB
 constexpr int kKernel = 9;
@@ -38,11 +43,21 @@ class WeightSums {
   std::vector<std::int64_t> sums() const {
     std::vector<std::int64_t> total(static_cast<std::size_t>(outputs_ * kKernel * inputs_));
     std::mutex adding;  // the order does not matter to sums of integers
-    Pieces((grid_.tiles() + kTiles - 1) / kTiles, 1).share_out([&](Pieces::Share& share) {
-      std::vector<std::int64_t> mine(total.size());
-      while (const std::optional<std::int64_t> piece = share.next()) add(*piece * kTiles, mine.data());
+    const auto flush = [&](std::int32_t* mine) {
       const std::lock_guard lock(adding);
       for (std::size_t i = 0; i < total.size(); ++i) total[i] += mine[i];
+      std::fill_n(mine, total.size(), 0);
+    };
+    Pieces((grid_.tiles() + kTiles - 1) / kTiles, 1).share_out([&](Pieces::Share& share) {
+      thread_local Scratch<std::int32_t> memory;
+      std::int32_t* mine = memory.at_least(static_cast<std::int64_t>(total.size()));
+      std::fill_n(mine, total.size(), 0);
+      std::int64_t pieces = 0;
+      while (const std::optional<std::int64_t> piece = share.next()) {
+        add(*piece * kTiles, mine);
+        if (++pieces % kMostPieces == 0) flush(mine);
+      }
+      flush(mine);
     });
     return total;
   }
@@ -52,7 +67,7 @@ class WeightSums {
   static std::int64_t window_step(int vectors) { return point_step(kTilePairs * vectors * kPairVector); }
 
   // The sums over kTiles tiles.
-  void add(std::int64_t first, std::int64_t* total) const {
+  void add(std::int64_t first, std::int32_t* total) const {
     thread_local Scratch<std::int16_t> window_memory, error_memory;
     thread_local Scratch<std::int32_t> sum_memory;
     std::int16_t* windows = window_memory.at_least(vectors_for(inputs_) * kPoints * window_step(1));
@@ -113,7 +128,7 @@ class WeightSums {
     }
   }
 
-  void restore(const std::int32_t* sum, const Block& block, std::int64_t* total) const {
+  void restore(const std::int32_t* sum, const Block& block, std::int32_t* total) const {
     const std::int64_t lanes = block.vectors * kLanes;
     for (std::int64_t o = 0; o < kOutputsAtOnce; ++o) {
       for (std::int64_t first = 0; first < lanes; first += kLanes) {
