@@ -77,7 +77,8 @@ class WeightSums {
     for (std::int64_t pair = 0; pair < pairs; ++pair) transform(first + kPair * pair, pair, windows, errors);
     for (const Block& block : blocks_) {
       for (std::int64_t o = 0; o < outputs_; o += kOutputsAtOnce) {
-        multiply(windows, errors + o * kPair, block, pairs, sum);
+        const bool begins = block.first == 0 && o == 0;
+        multiply(windows, errors + o * kPair, block, pairs, begins ? first + kTiles : grid_.tiles(), sum);
         restore(sum, block, total + o * kKernel * inputs_ + block.first * kLanes);
       }
       windows += kPoints * window_step(block.vectors);
@@ -104,6 +105,17 @@ class WeightSums {
     }
   }
 
+  // Tiles [from, to), as if each had its part of an image's bytes to itself.
+  void fetch(const ImagePixels& images, std::int64_t from, std::int64_t to) const {
+    constexpr std::int64_t kLine = 64;
+    constexpr int kForReading = 0, kIntoSecondLevel = 2;
+    const std::int64_t image = images.rows * images.cols * images.channels;
+    const std::int64_t tiles = grid_.tile_rows * grid_.tile_cols;
+    for (std::int64_t byte = image * from / tiles; byte < image * to / tiles; byte += kLine) {
+      __builtin_prefetch(images.code + byte, kForReading, kIntoSecondLevel);
+    }
+  }
+
   void locate(std::int64_t tile, const std::uint8_t** window, const std::uint8_t** error) const {
     if (tile >= grid_.tiles()) {  // beside the last of an odd number
       std::fill_n(window, kPoints, no_input_.data());
@@ -117,10 +129,15 @@ class WeightSums {
     error_.locate(item, row, col, kTile, error);
   }
 
-  // sum[point][output][channel of the block]
+  // sum[point][output][channel of the block]. Codes of the tiles from `next` on are fetched the while.
   void multiply(const std::int16_t* windows, const std::int16_t* errors, const Block& block,
-                std::int64_t pairs, std::int32_t* sum) const {
+                std::int64_t pairs, std::int64_t next, std::int32_t* sum) const {
+    const std::int64_t last = std::min(grid_.tiles(), next + kTiles);
     for (std::int64_t point = 0; point < kPoints; ++point) {
+      const std::int64_t from = next + (last - next) * point / kPoints;
+      const std::int64_t to = next + (last - next) * (point + 1) / kPoints;
+      fetch(input_, from, to);
+      fetch(error_, from, to);
       kernels_.pair_rows({errors + point * error_step(), kPair, outputs_ * kPair,
                           windows + point * window_step(block.vectors), pairs, kOutputsAtOnce,
                           sum + point * sum_step(kOutputsAtOnce * block.vectors * kLanes)},
