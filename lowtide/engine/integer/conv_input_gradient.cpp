@@ -175,7 +175,8 @@ GradientEpilogue make_epilogue(const FixedPoint& w, const ConvShape& shape, cons
 at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
                                  const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles) {
   const bool unit_stride = shape.stride[0] == 1 && shape.stride[1] == 1;
-  if (suits_winograd(shape, kPairVector)) return conv2d_winograd_gradient(dy, w, shape, onto, watcher, tiles);
+  if (suits_winograd(shape, kInputGradientsWorth))
+    return conv2d_winograd_gradient(dy, w, shape, onto, watcher, tiles);
   if (shape.weight[3] >= 3 && unit_stride) return conv2d_scaled_gradient(dy, w, shape, onto, watcher, tiles);
   const Plan plan = input_gradient_plan(shape);
   const std::int64_t outputs = shape.weight[0] / shape.groups, inputs = shape.weight[1];

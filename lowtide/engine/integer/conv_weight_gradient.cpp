@@ -239,7 +239,7 @@ at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const
   const std::uint8_t* input = x.code.data_ptr<std::uint8_t>();
   const std::uint8_t* error = dy.code.data_ptr<std::uint8_t>();
   const std::int64_t places = g.kernel_rows * g.kernel_cols, padded = g.vectors * kLanes;
-  if (suits_winograd(shape, kLanes)) {
+  if (suits_winograd(shape, kWeightGradientsWorth)) {
     const Shifts shifts{Affine::of(dy).shift, Affine::of(x).zero};
     write_values(g, GradientSums(dy, x, shape, shifts), 0,
                  winograd_weight_sums(shape, {input, error, shifts}, tiles), {places * g.inputs, g.inputs, 1},

@@ -12,12 +12,15 @@ namespace lowtide::integer {
 
 at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape, ImageWatcher* watcher,
                   const TileKernels& tiles);
+// The same for shapes that are worth it: see winograd.h.
+at::Tensor conv2d_winograd(const Quantized& x, const Quantized& w, const ConvShape& shape,
+                           ImageWatcher* watcher, const TileKernels& tiles);
 at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
                                  const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles);
 // The same by another way, for kernels of three columns and more and a stride of one.
 at::Tensor conv2d_scaled_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
                                   const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles);
-// And by another, for shapes that suit it: see winograd.h.
+// And by a third.
 at::Tensor conv2d_winograd_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
                                     const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles);
 at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,

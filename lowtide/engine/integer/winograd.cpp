@@ -7,17 +7,17 @@
 
 namespace lowtide::integer {
 
-bool suits_winograd(const ConvShape& shape, std::int64_t whole_channels) {
+bool suits_winograd(const ConvShape& shape, const WinogradWorth& worth) {
   const std::int64_t outputs = shape.weight[0], inputs = shape.weight[1];
   const bool kernel = shape.weight[2] == 3 && shape.weight[3] == 3 && shape.groups == 1 &&
                       shape.stride[0] == 1 && shape.stride[1] == 1 && shape.padding[0] <= 2 &&
                       shape.padding[1] <= 2;
-  const bool whole = inputs % whole_channels == 0 && outputs % whole_channels == 0;
-  if (!kernel || !whole) return false;
+  if (!kernel || inputs % worth.channels != 0 || outputs % worth.channels != 0) return false;
   const TileGrid grid{shape.input[0], shape.output_height(), shape.output_width()};
+  // Images of 7×7 pixels, three quarters of their four tiles, are still worth it.
   const std::int64_t pixels = grid.items * grid.rows * grid.cols;
-  const bool used = 5 * pixels >= 4 * grid.tiles() * kTile * kTile - grid.tiles() * kTile;
-  return used && grid.tiles() >= 4 * std::max(inputs, outputs);
+  const bool used = 4 * pixels >= 3 * grid.tiles() * kTile * kTile;
+  return used && grid.tiles() >= worth.tiles_a_channel * std::max(inputs, outputs);
 }
 
 }  // namespace lowtide::integer

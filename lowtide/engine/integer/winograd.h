@@ -46,9 +46,16 @@ struct TileGrid {
   std::int64_t tiles() const { return items * tile_rows * tile_cols; }
 };
 
-// Whether a convolution of this shape is worth transforming: 3×3, in steps of one, channels in whole vectors, tiles that are
-// mostly used, and enough of them to pay for what is done once for all.
-bool suits_winograd(const ConvShape& shape, std::int64_t whole_channels);
+// What a convolution must have to be worth transforming, as measured on Zen 4.
+struct WinogradWorth {
+  std::int64_t channels;         // both numbers of channels are multiples of this
+  std::int64_t tiles_a_channel;  // weights are transformed once, or sums transformed back, for all tiles
+};
+inline constexpr WinogradWorth kOutputsWorth{64, 4}, kInputGradientsWorth{32, 4},
+    kWeightGradientsWorth{16, 1};
+
+// Whether a convolution of this shape is 3×3 in steps of one, has that, and tiles that are mostly used.
+bool suits_winograd(const ConvShape& shape, const WinogradWorth& worth);
 
 // Images of codes, channels last. `outside` is a row of the codes that stand for nothing, for what lies beyond the edges.
 struct ImagePixels {

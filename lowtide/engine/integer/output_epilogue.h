@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lowtide/engine/integer/affine.h"
+#include "lowtide/engine/integer/dense.h"
+
+// With x = sx (qx - zx) + ex and w = sw (qw - zw) + ew, see affine.h, summed over the N valid terms,
+//
+//   Σ x·w = sx sw Σ (qx - zx)(qw - zw) + sx ew Σ (qx - zx) + ex (sw Σ (qw - zw) + N ew).
+//
+// The tiles give acc = Σ (qx - shift) qw and box = Σ (qx - shift); with d = shift - zx
+//
+//   Σ (qx - zx)(qw - zw) = acc - zw box + d Σ (qw - zw)      Σ (qx - zx) = box + N d.
+//
+// What does not depend on the pixel but on its class of valid taps is computed once.
+
+namespace lowtide::integer {
+
+// One phase's constants, a column for each output channel, padded to whole vectors.
+struct OutputEpilogue {
+  std::int64_t channels = 0;  // real ones
+  std::int64_t padded = 0;
+  std::size_t col_classes = 0;
+  std::vector<std::int32_t> zero;         // zw
+  std::vector<float> scale;               // sx sw
+  std::vector<float> box_scale;           // sx ew
+  std::vector<std::int32_t> class_sum;    // d Σ (qw - zw), by class
+  std::vector<std::int32_t> class_terms;  // N d, by class alone
+  std::vector<float> class_value;         // ex (sw Σ (qw - zw) + N ew), by class
+
+  void row(const SumRow& r) const;
+};
+
+// The weight codes of one group: [channel][kernel row][kernel column][input channel].
+struct GroupWeights {
+  const std::uint8_t* code;
+  std::int64_t rows, cols, inputs;
+
+  const std::uint8_t* at(std::int64_t channel, const Tap& tap) const {
+    return code + ((channel * rows + tap.kernel_row) * cols + tap.kernel_col) * inputs;
+  }
+};
+
+OutputEpilogue make_output_epilogue(const GroupWeights& w, const Phase& phase, const Affine& x,
+                                    const std::vector<Affine>& rows);
+
+// How the weights of `outputs` output channels are to be read, from `first` on.
+std::vector<Affine> weight_rows(const Quantized& w, std::int64_t first, std::int64_t outputs);
+
+}  // namespace lowtide::integer

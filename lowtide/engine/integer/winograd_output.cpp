@@ -1,0 +1,164 @@
+#include <algorithm>
+#include <cstring>
+
+#include "lowtide/base/simd.h"
+#include "lowtide/engine/integer/output_epilogue.h"
+#include "lowtide/engine/integer/products.h"
+#include "lowtide/engine/integer/winograd_walk.h"
+
+namespace lowtide::integer {
+namespace {
+
+constexpr std::int64_t kPlaces = 9;
+
+// sum[pixel] = Σ (code - zero) over its channels
+LOWTIDE_SIMD void sum_channels(const std::uint8_t* code, std::int64_t pixels, std::int64_t channels,
+                               std::int32_t zero, std::int32_t* sum) {
+  for (std::int64_t pixel = 0; pixel < pixels; ++pixel, code += channels) {
+    std::int32_t total = 0;
+    for (std::int64_t c = 0; c < channels; ++c) total += code[c];
+    sum[pixel] = total - zero * static_cast<std::int32_t>(channels);
+  }
+}
+
+// One output channel's codes less their zero, transformed.
+void transform_lane(const GroupWeights& w, const Block& block, std::int64_t lane, std::int32_t zero,
+                    const WinogradKernels& kernels, const WinogradWeights& transformed) {
+  alignas(kVectorBytes) std::int16_t value[kPlaces * kPairVector], points[kPoints * kPairVector];
+  const std::uint8_t* code = w.code + (block.first * kLanes + lane) * kPlaces * w.inputs;
+  for (std::int64_t c = 0; c < w.inputs; c += kPairVector) {
+    for (std::int64_t place = 0; place < kPlaces; ++place) {
+      for (std::int64_t i = 0; i < kPairVector; ++i) {
+        value[place * kPairVector + i] = static_cast<std::int16_t>(code[place * w.inputs + c + i] - zero);
+      }
+    }
+    kernels.kernel(value, points, kPairVector);
+    for (std::int64_t point = 0; point < kPoints; ++point) {
+      std::int16_t* to = transformed.at(0, block, point, c / kPair) + lane * kPair;
+      for (std::int64_t pair = 0; pair < kPairVector / kPair; ++pair) {
+        std::memcpy(to + pair * block.vectors * kPairVector, points + point * kPairVector + pair * kPair,
+                    kPair * sizeof(std::int16_t));
+      }
+    }
+  }
+}
+
+WinogradWeights transform_weights(const GroupWeights& w, const std::vector<Affine>& rows,
+                                  const WinogradKernels& kernels) {
+  WinogradWeights transformed(1, w.inputs, static_cast<std::int64_t>(rows.size()));
+  constexpr std::int64_t kLanesAThread = 16;  // some 10 µs
+  for (const Block& block : transformed.blocks) {
+    for_each_piece(block.vectors * kLanes, kLanesAThread, [&](std::int64_t lane) {
+      transform_lane(w, block, lane, rows[static_cast<std::size_t>(block.first * kLanes + lane)].zero,
+                     kernels, transformed);
+    });
+  }
+  return transformed;
+}
+
+// The farthest that a code can lie from its zero.
+std::int64_t largest_code(int bits, const Affine& row) {
+  return std::max(row.zero, (1 << bits) - 1 - row.zero);
+}
+std::int64_t largest_code(int bits, const std::vector<Affine>& rows) {
+  std::int64_t largest = 1;
+  for (const Affine& row : rows) largest = std::max(largest, largest_code(bits, row));
+  return largest;
+}
+
+// Makes floats of sums that winograd.h gave: codes are recentred before, so the epilogue has nothing to shift.
+class WinogradOutput {
+ public:
+  WinogradOutput(const Plan& plan, const Quantized& x, const OutputEpilogue& epilogue, at::Tensor& y)
+      : plan_(plan),
+        code_(x.code.data_ptr<std::uint8_t>()),
+        channels_(x.code.size(1)),
+        zero_(Affine::of(x).zero),
+        epilogue_(epilogue),
+        y_(y) {
+    for (const Tap& tap : plan.phases[0].taps) {
+      taps_.push_back(static_cast<std::int32_t>((tap.row * plan.packed_cols + tap.col) * kQuad));
+    }
+  }
+
+  struct Images {
+    const WinogradOutput& of;
+    std::int64_t first;
+    const std::int32_t* box;  // [image][row][column]
+
+    void finish(const WinogradRow& r) const { of.finish(r, box + (r.item - first) * of.pixels()); }
+  };
+
+  Images images(std::int64_t first, std::int64_t count) const {
+    thread_local Scratch<std::int32_t> box_memory, sum_memory;
+    std::int32_t* box = box_memory.at_least(count * pixels());
+    std::int32_t* sums = sum_memory.at_least(plan_.packed_rows * plan_.packed_cols);
+    std::fill_n(sums, plan_.packed_rows * plan_.packed_cols, 0);
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t row = 0; row < plan_.source_rows; ++row) {
+        sum_channels(code_ + ((first + i) * plan_.source_rows + row) * plan_.source_cols * channels_,
+                     plan_.source_cols, channels_, zero_,
+                     sums + (row + plan_.top) * plan_.packed_cols + plan_.left);
+      }
+      for (std::int64_t row = 0; row < plan_.out_rows; ++row) {
+        sum_taps(sums + row * plan_.packed_cols, taps_.data(), taps_.size(), plan_.out_cols,
+                 box + i * pixels() + row * plan_.out_cols);
+      }
+    }
+    return {*this, first, box};
+  }
+
+ private:
+  std::int64_t pixels() const { return plan_.out_rows * plan_.out_cols; }
+
+  void finish(const WinogradRow& r, const std::int32_t* box) const {
+    const Phase& phase = plan_.phases[0];
+    const std::int64_t row_floats = plan_.out_cols * epilogue_.channels;
+    float* out = y_.data_ptr<float>() + (r.item * plan_.out_rows + r.row) * row_floats;
+    epilogue_.row({r.block, r.sum, box + r.row * plan_.out_cols,
+                   static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(r.row)]),
+                   &phase.col_runs, out, epilogue_.channels});
+  }
+
+  const Plan& plan_;
+  const std::uint8_t* code_;
+  const std::int64_t channels_;
+  const std::int32_t zero_;
+  const OutputEpilogue& epilogue_;
+  at::Tensor& y_;
+  std::vector<std::int32_t> taps_;
+};
+
+}  // namespace
+
+at::Tensor conv2d_winograd(const Quantized& x, const Quantized& w, const ConvShape& shape,
+                           ImageWatcher* watcher, const TileKernels& tiles) {
+  const Plan plan = output_plan(shape);
+  const std::int64_t outputs = shape.weight[0], inputs = shape.weight[1];
+  at::Tensor y = at::empty({shape.input[0], outputs, plan.out_rows, plan.out_cols},
+                           x.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
+  const GroupWeights weights{w.code.data_ptr<std::uint8_t>(), shape.weight[2], shape.weight[3], inputs};
+  const std::vector<Affine> rows = weight_rows(w, 0, outputs);
+  Affine input = Affine::of(x);
+  input.shift = input.zero;
+  OutputEpilogue epilogue = make_output_epilogue(weights, plan.phases[0], input, rows);
+  std::fill(epilogue.zero.begin(), epilogue.zero.end(), 0);
+  const WinogradWeights transformed = transform_weights(weights, rows, tiles.winograd);
+  const std::vector<std::uint8_t> outside(static_cast<std::size_t>(inputs),
+                                          static_cast<std::uint8_t>(input.zero));
+  WinogradCall call;
+  call.source = {x.code.data_ptr<std::uint8_t>(), plan.source_rows, plan.source_cols, inputs, outside.data()};
+  call.centre = static_cast<std::int16_t>(input.zero);
+  call.top = plan.top;
+  call.left = plan.left;
+  call.at_once = channels_at_once(
+      inputs, (kWinogradLimit - 1) / (kPlaces * largest_code(x.bits, input) * largest_code(w.bits, rows)));
+  call.grid = {shape.input[0], plan.out_rows, plan.out_cols};
+  call.out = y;
+  call.watcher = watcher;
+  const WinogradOutput output(plan, x, epilogue, y);
+  WinogradWalk<WinogradOutput>(call, transformed, output, tiles).run();
+  return y;
+}
+
+}  // namespace lowtide::integer
