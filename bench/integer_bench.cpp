@@ -119,8 +119,68 @@ void normalise_backward(benchmark::State& state) {
 }
 BENCHMARK(normalise_backward)->Name("norm/backward")->Unit(benchmark::kMillisecond)->UseRealTime();
 
+// Products of 16 bits: 36 of them stand for 144 of bytes.
+void pair_tile(benchmark::State& state, integer::InstructionSet set) {
+  constexpr std::int64_t kPairs = 32, kRows = 12;
+  constexpr int kVectors = 4;
+  integer::Scratch<std::int16_t> input, weight;
+  integer::Scratch<std::int32_t> sum;
+  constexpr std::int64_t kInputs = kPairs * kRows * integer::kPair;
+  constexpr std::int64_t kWeights = kPairs * kVectors * integer::kPairVector;
+  std::fill_n(input.at_least(kInputs), kInputs, std::int16_t{300});
+  std::fill_n(weight.at_least(kWeights), kWeights, std::int16_t{-500});
+  const integer::PairRows rows{input.get(),
+                               kPairs * integer::kPair,
+                               integer::kPair,
+                               weight.get(),
+                               kPairs,
+                               kRows,
+                               sum.at_least(kRows * kVectors * integer::kLanes)};
+  for (auto _ : state) {
+    integer::tile_kernels(set).winograd.pair_rows(rows, kVectors);
+    benchmark::ClobberMemory();
+  }
+  count_products(state, kPairs * integer::kPair * kRows * kVectors * integer::kLanes);
+}
+
+// A window's 36 points, 32 channels; and sixteen outputs from 36 points, sixteen channels.
+void transform(benchmark::State& state, integer::InstructionSet set) {
+  const integer::WinogradKernels& kernels = integer::tile_kernels(set).winograd;
+  const std::vector<std::uint8_t> codes(integer::kPoints * 64, 7);
+  const std::uint8_t* pixels[integer::kPoints];
+  for (std::size_t i = 0; i < integer::kPoints; ++i) pixels[i] = codes.data() + i * 64;
+  integer::Scratch<std::int16_t> points;
+  const std::int64_t step = integer::point_step(integer::kPairVector);
+  points.reserve(integer::kPoints * step);
+  for (auto _ : state) {
+    kernels.window(pixels, 0, 3, points.get(), step);
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(state.iterations() * integer::kPairVector);
+}
+
+void restore(benchmark::State& state, integer::InstructionSet set) {
+  const integer::WinogradKernels& kernels = integer::tile_kernels(set).winograd;
+  integer::Scratch<std::int32_t> sums, outputs;
+  const std::int64_t step = integer::sum_step(integer::kLanes);
+  std::fill_n(sums.at_least(integer::kPoints * step), integer::kPoints * step, 576);
+  outputs.reserve(integer::kTile * integer::kTile * integer::kLanes);
+  for (auto _ : state) {
+    kernels.tile_sums({sums.get(), step}, false, outputs.get(), integer::kTile * integer::kLanes,
+                      integer::kLanes);
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(state.iterations() * integer::kLanes);
+}
+
 [[maybe_unused]] const bool registered = [] {
   for (const integer::InstructionSet set : integer::instruction_sets()) {
+    benchmark::RegisterBenchmark(("pair_tile/" + integer::instruction_set_name(set)).c_str(),
+                                 [set](benchmark::State& state) { pair_tile(state, set); });
+    benchmark::RegisterBenchmark(("winograd/window/" + integer::instruction_set_name(set)).c_str(),
+                                 [set](benchmark::State& state) { transform(state, set); });
+    benchmark::RegisterBenchmark(("winograd/outputs/" + integer::instruction_set_name(set)).c_str(),
+                                 [set](benchmark::State& state) { restore(state, set); });
     benchmark::RegisterBenchmark(("tile/" + integer::instruction_set_name(set)).c_str(),
                                  [set](benchmark::State& state) { tile(state, set); });
   }

@@ -43,6 +43,9 @@ struct Affine {
     return result;
   }
 
+  // The farthest that a code of so many bits can lie from the zero.
+  std::int32_t reach(int bits) const { return std::max({1, zero, (1 << bits) - 1 - zero}); }
+
   double value(std::uint8_t code) const {
     return static_cast<double>(scale) * static_cast<double>(code - zero) + residual;
   }

@@ -11,7 +11,7 @@
 // The input gradient by winograd.h. It sums over output channels, whose weights have a scale each: so a weight becomes a
 // whole number of steps of a scale that all weights of its *input* channel share,
 //
-//   w ≈ step (high · kParts + low),
+//   w ≈ step (high · parts + low),
 //
 // two planes of 16 bits that are summed each for itself. With dy = s (q - z) + e,
 //
@@ -109,7 +109,7 @@ class WinogradGradient {
         inputs_(shape.weight[1]),
         error_(Affine::of(dy)),
         code_(w.code.data_ptr<std::uint8_t>()),
-        split_(outputs_, std::max(error_.zero, (1 << dy.bits) - 1 - error_.zero)) {
+        split_(outputs_, error_.reach(dy.bits)) {
     for (std::int64_t o = 0; o < outputs_; ++o) rows_.push_back(Affine::of(w, o));
     class_value_ = weight_class_values(plan_.phases[0], code_, rows_, inputs_, error_.residual);
   }

@@ -56,16 +56,6 @@ WinogradWeights transform_weights(const GroupWeights& w, const std::vector<Affin
   return transformed;
 }
 
-// The farthest that a code can lie from its zero.
-std::int64_t largest_code(int bits, const Affine& row) {
-  return std::max(row.zero, (1 << bits) - 1 - row.zero);
-}
-std::int64_t largest_code(int bits, const std::vector<Affine>& rows) {
-  std::int64_t largest = 1;
-  for (const Affine& row : rows) largest = std::max(largest, largest_code(bits, row));
-  return largest;
-}
-
 // Makes floats of sums that winograd.h gave: codes are recentred before, so the epilogue has nothing to shift.
 class WinogradOutput {
  public:
@@ -151,8 +141,9 @@ at::Tensor conv2d_winograd(const Quantized& x, const Quantized& w, const ConvSha
   call.centre = static_cast<std::int16_t>(input.zero);
   call.top = plan.top;
   call.left = plan.left;
-  call.at_once = channels_at_once(
-      inputs, (kWinogradLimit - 1) / (kPlaces * largest_code(x.bits, input) * largest_code(w.bits, rows)));
+  std::int64_t reach = 1;
+  for (const Affine& row : rows) reach = std::max<std::int64_t>(reach, row.reach(w.bits));
+  call.at_once = channels_at_once(inputs, (kWinogradLimit - 1) / (kPlaces * input.reach(x.bits) * reach));
   call.grid = {shape.input[0], plan.out_rows, plan.out_cols};
   call.out = y;
   call.watcher = watcher;
