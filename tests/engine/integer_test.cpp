@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lowtide/base/error.h"
+#include "lowtide/engine/image_watcher.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/winograd.h"
 #include "lowtide/engine/simulated.h"
@@ -169,11 +170,59 @@ TEST(IntegerEngine, AWeightGradientOverManyPixelsDoesNotOverflow) {
 }
 
 TEST(IntegerEngine, ASingleValueHasARangeOfNothing) {
-  for (const float value : {0.0f, 2.5f, -3.0f}) {
-    const ConvShape shape{{1, 2, 4, 4}, {3, 2, 3, 3}, {1, 1}, {1, 1}, 1};
-    const Quantized x = quantised(torch::full(shape.input, value), RangeGroup::kTensor, 8);
-    const Quantized w = quantised(torch::full(shape.weight, 0.5f), RangeGroup::kRow, 8);
-    EXPECT_TRUE(torch::allclose(IntegerEngine().conv2d(x, w, shape), SimulatedEngine().conv2d(x, w, shape)));
+  for (const ConvShape& shape :
+       {ConvShape{{1, 2, 4, 4}, {3, 2, 3, 3}, {1, 1}, {1, 1}, 1}, kTransformedShapes[0]}) {
+    for (const float value : {0.0f, 2.5f, -3.0f, 1e-35f}) {
+      const Quantized x = quantised(torch::full(shape.input, 0.5f), RangeGroup::kTensor, 8);
+      const Quantized constant = quantised(torch::full(shape.input, value), RangeGroup::kTensor, 8);
+      const Quantized w = quantised(torch::full(shape.weight, value), RangeGroup::kRow, 8);
+      const Quantized dy = quantised(
+          torch::full({shape.input[0], shape.weight[0], shape.output_height(), shape.output_width()}, 0.5f),
+          RangeGroup::kTensor, 8);
+      const IntegerEngine integer;
+      const SimulatedEngine simulated;
+      EXPECT_TRUE(torch::allclose(integer.conv2d(x, w, shape), simulated.conv2d(x, w, shape)));
+      EXPECT_TRUE(torch::allclose(integer.conv2d_input_gradient(dy, w, shape),
+                                  simulated.conv2d_input_gradient(dy, w, shape)));
+      EXPECT_TRUE(torch::allclose(integer.conv2d_weight_gradient(dy, constant, shape),
+                                  simulated.conv2d_weight_gradient(dy, constant, shape)));
+    }
+  }
+}
+
+// What it was told of each image, at the time.
+class Recorder final : public ImageWatcher {
+ public:
+  void begin(const at::Tensor& result) override {
+    result_ = result;
+    images.resize(static_cast<std::size_t>(result.size(0)));
+  }
+  void image(std::int64_t index) override {
+    torch::Tensor& image = images[static_cast<std::size_t>(index)];
+    EXPECT_FALSE(image.defined()) << "told twice of " << index;
+    image = result_[index].clone();
+  }
+
+  std::vector<torch::Tensor> images;
+
+ private:
+  torch::Tensor result_;
+};
+
+TEST(IntegerEngine, AWatcherIsToldOfEveryImageOnceWhenItIsComplete) {
+  const IntegerEngine engine;
+  const ConvShape direct{{9, 16, 8, 8}, {16, 16, 3, 3}, {1, 1}, {1, 1}, 1};
+  for (const ConvShape& shape : {direct, kTransformedShapes[0], kTransformedShapes[1]}) {
+    const Operands o = operands(shape, 8);
+    const torch::Tensor onto = normal(shape.input, 4).contiguous(torch::MemoryFormat::ChannelsLast);
+    Recorder outputs, gradients, sums;
+    const torch::Tensor y = engine.conv2d(o.x, o.w, shape, &outputs);
+    const torch::Tensor dx = engine.conv2d_input_gradient(o.dy, o.w, shape, {}, &gradients);
+    const torch::Tensor sum = engine.conv2d_input_gradient(o.dy, o.w, shape, onto.clone(), &sums);
+    EXPECT_TRUE(same(torch::stack(outputs.images), y));
+    EXPECT_TRUE(same(torch::stack(gradients.images), dx));
+    EXPECT_TRUE(same(torch::stack(sums.images), sum));
+    EXPECT_TRUE(close_to(sum, dx + onto, 1e-6));
   }
 }
 

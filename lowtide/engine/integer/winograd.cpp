@@ -12,7 +12,9 @@ bool suits_winograd(const ConvShape& shape, const WinogradWorth& worth) {
   const bool kernel = shape.weight[2] == 3 && shape.weight[3] == 3 && shape.groups == 1 &&
                       shape.stride[0] == 1 && shape.stride[1] == 1 && shape.padding[0] <= 2 &&
                       shape.padding[1] <= 2;
-  if (!kernel || inputs % worth.channels != 0 || outputs % worth.channels != 0) return false;
+  if (!kernel || shape.input[0] < worth.images || inputs % worth.channels != 0 ||
+      outputs % worth.channels != 0)
+    return false;
   const TileGrid grid{shape.input[0], shape.output_height(), shape.output_width()};
   // Images of 7×7 pixels, three quarters of their four tiles, are still worth it.
   const std::int64_t pixels = grid.items * grid.rows * grid.cols;

@@ -26,6 +26,7 @@ namespace lowtide::integer {
 inline constexpr int kTile = 4;                    // outputs along each dimension of a tile
 inline constexpr int kWindow = 6;                  // inputs that they read
 inline constexpr int kPoints = kWindow * kWindow;  // products a tile and pair of channels
+inline constexpr int kPlaces = 9;                  // of the kernel
 inline constexpr int kPair = 2;                    // numbers of 16 bits that are multiplied and added at once
 inline constexpr int kPairVector = 32;             // numbers of 16 bits in a vector
 
@@ -50,9 +51,10 @@ struct TileGrid {
 struct WinogradWorth {
   std::int64_t channels;         // both numbers of channels are multiples of this
   std::int64_t tiles_a_channel;  // weights are transformed once, or sums transformed back, for all tiles
+  std::int64_t images;           // where threads share out whole images
 };
-inline constexpr WinogradWorth kOutputsWorth{64, 4}, kInputGradientsWorth{32, 4},
-    kWeightGradientsWorth{16, 1};
+inline constexpr WinogradWorth kOutputsWorth{64, 4, 8}, kInputGradientsWorth{32, 4, 8},
+    kWeightGradientsWorth{16, 1, 1};
 
 // Whether a convolution of this shape is 3×3 in steps of one, has that, and tiles that are mostly used.
 bool suits_winograd(const ConvShape& shape, const WinogradWorth& worth);

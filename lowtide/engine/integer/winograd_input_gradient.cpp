@@ -22,8 +22,6 @@
 namespace lowtide::integer {
 namespace {
 
-constexpr std::int64_t kPlaces = 9;
-
 // `high` and `low` are within ±most: their sums over so many channels are to stay within kWinogradLimit, and what the
 // transform makes of them within 16 bits.
 struct Split {
@@ -53,7 +51,7 @@ LOWTIDE_SIMD void widen(const std::uint8_t* code, const Affine& row, std::int64_
   }
 }
 
-// One kernel position of sixteen input channels: `stride` apart, pairs of output channels being neighbours.
+// One kernel position of sixteen input channels, written kPair apart: the other of each pair is another output channel's.
 LOWTIDE_SIMD void split(const std::uint8_t* code, const Affine& row, const float* inverse, const Split& by,
                         std::int16_t* high, std::int16_t* low) {
   const float scale = row.scale, residual = static_cast<float>(row.residual);
@@ -152,8 +150,9 @@ class WinogradGradient {
     }
     const float most = static_cast<float>(split_.most) * static_cast<float>(split_.parts);
     step_.resize(largest.size());
+    constexpr float kNothing = 1e-30f;  // the inverse of less might be infinite
     for (std::size_t c = 0; c < largest.size(); ++c) {
-      inverse[c] = std::isfinite(poison) && largest[c] > 0 ? most / largest[c] : 0;
+      inverse[c] = std::isfinite(poison) && largest[c] > kNothing ? most / largest[c] : 0;
       step_[c] = error_.scale * (largest[c] / most) + poison;
     }
     return inverse;

@@ -9,8 +9,6 @@
 namespace lowtide::integer {
 namespace {
 
-constexpr std::int64_t kPlaces = 9;
-
 // sum[pixel] = Σ (code - zero) over its channels
 LOWTIDE_SIMD void sum_channels(const std::uint8_t* code, std::int64_t pixels, std::int64_t channels,
                                std::int32_t zero, std::int32_t* sum) {

@@ -83,7 +83,8 @@ class WinogradWalk {
   }
 
  private:
-  // With 64 channels their windows are 74 KiB, their sums 147 KiB and the weights 295 KiB: the second-level cache holds them.
+  // With 64 channels the windows of so many are 74 KiB, their sums 147 KiB and the weights 295 KiB: a second-level cache
+  // holds them. A row of tiles is not cut, however wide the image.
   static constexpr std::int64_t kTilesAtOnce = 16;
 
   // Rows of tiles, counted through all images.

@@ -22,7 +22,6 @@ constexpr std::int64_t kMostPieces =
     std::numeric_limits<std::int32_t>::max() / kLargestSum;  // that 32 bits can sum
 
 constexpr std::int64_t kOutputsAtOnce = 16;  // their sums with 64 inputs at every point are 147 KiB
-constexpr int kKernel = 9;
 
 class WeightSums {
  public:
@@ -41,14 +40,17 @@ class WeightSums {
         error_{codes.error, grid_.rows, grid_.cols, outputs_, no_error_.data()} {}
 
   std::vector<std::int64_t> sums() const {
-    std::vector<std::int64_t> total(static_cast<std::size_t>(outputs_ * kKernel * inputs_));
+    std::vector<std::int64_t> total(static_cast<std::size_t>(outputs_ * kPlaces * inputs_));
     std::mutex adding;  // the order does not matter to sums of integers
     const auto flush = [&](std::int32_t* mine) {
       const std::lock_guard lock(adding);
       for (std::size_t i = 0; i < total.size(); ++i) total[i] += mine[i];
       std::fill_n(mine, total.size(), 0);
     };
-    Pieces((grid_.tiles() + kTiles - 1) / kTiles, 1).share_out([&](Pieces::Share& share) {
+    // As elsewhere, no thread is woken for two million products.
+    const std::int64_t pieces_of_tiles = (grid_.tiles() + kTiles - 1) / kTiles;
+    const bool few = grid_.tiles() * kTile * kTile * kPlaces * inputs_ * outputs_ < 2'000'000;
+    Pieces(pieces_of_tiles, few ? pieces_of_tiles : 1).share_out([&](Pieces::Share& share) {
       thread_local Scratch<std::int32_t> memory;
       std::int32_t* mine = memory.at_least(static_cast<std::int64_t>(total.size()));
       std::fill_n(mine, total.size(), 0);
@@ -79,7 +81,7 @@ class WeightSums {
       for (std::int64_t o = 0; o < outputs_; o += kOutputsAtOnce) {
         const bool begins = block.first == 0 && o == 0;
         multiply(windows, errors + o * kPair, block, pairs, begins ? first + kTiles : grid_.tiles(), sum);
-        restore(sum, block, total + o * kKernel * inputs_ + block.first * kLanes);
+        restore(sum, block, total + o * kPlaces * inputs_ + block.first * kLanes);
       }
       windows += kPoints * window_step(block.vectors);
     }
@@ -150,7 +152,7 @@ class WeightSums {
     for (std::int64_t o = 0; o < kOutputsAtOnce; ++o) {
       for (std::int64_t first = 0; first < lanes; first += kLanes) {
         kernels_.add_kernel_sums({sum + o * lanes + first, sum_step(kOutputsAtOnce * lanes)},
-                                 total + o * kKernel * inputs_ + first, inputs_);
+                                 total + o * kPlaces * inputs_ + first, inputs_);
       }
     }
   }
