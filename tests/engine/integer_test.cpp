@@ -158,6 +158,20 @@ TEST(IntegerEngine, TransformedSumsOfExtremeCodesAreExact) {
   }
 }
 
+TEST(IntegerEngine, ATransformedWeightGradientOverManyTilesDoesNotOverflow) {
+  // 66 pieces of the largest sums for one thread: 32 bits hold 64.
+  const ConvShape shape{{66, 16, 32, 32}, {16, 16, 3, 3}, {1, 1}, {1, 1}, 1};
+  ASSERT_TRUE(integer::suits_winograd(shape, integer::kWeightGradientsWorth));
+  torch::Tensor values = torch::ones(shape.input);
+  values[0][0][0][0] = 0;
+  const Quantized q = quantised(values, RangeGroup::kTensor, 8);
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const torch::Tensor dw = IntegerEngine().conv2d_weight_gradient(q, q, shape);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(close_to(dw, SimulatedEngine().conv2d_weight_gradient(q, q, shape), 1e-6));
+}
+
 TEST(IntegerEngine, AWeightGradientOverManyPixelsDoesNotOverflow) {
   // 200 x 200 pixels in one image: more than one stretch of int32 sums.
   const ConvShape shape{{1, 1, 200, 200}, {1, 1, 1, 1}, {1, 1}, {0, 0}, 1};

@@ -170,20 +170,12 @@ GradientEpilogue make_epilogue(const FixedPoint& w, const ConvShape& shape, cons
   return e;
 }
 
-}  // namespace
-
-at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                 const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles) {
-  const bool unit_stride = shape.stride[0] == 1 && shape.stride[1] == 1;
-  if (suits_winograd(shape, kInputGradientsWorth))
-    return conv2d_winograd_gradient(dy, w, shape, onto, watcher, tiles);
-  if (shape.weight[3] >= 3 && unit_stride) return conv2d_scaled_gradient(dy, w, shape, onto, watcher, tiles);
+// By planes: any shape.
+void planes_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                     const GradientTarget& to, const TileKernels& tiles) {
   const Plan plan = input_gradient_plan(shape);
   const std::int64_t outputs = shape.weight[0] / shape.groups, inputs = shape.weight[1];
   const std::int64_t positions = shape.weight[2] * shape.weight[3];
-  const bool adds = onto.defined() && onto.is_contiguous(at::MemoryFormat::ChannelsLast);
-  at::Tensor dx =
-      adds ? onto : at::empty(shape.input, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
   const Affine error = Affine::of(dy);
   std::vector<PhaseOperands<GradientEpilogue>> operands;
   for (std::int64_t group = 0; group < shape.groups; ++group) {
@@ -198,7 +190,7 @@ at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const 
           {PackedWeights(kPlanes * vectors_for(inputs), static_cast<std::int64_t>(phase.taps.size()),
                          quads_for(outputs), /*threes=*/true),
            make_epilogue(fixed, shape, phase, error, outputs)});
-      operands.back().epilogue.adds = adds;
+      operands.back().epilogue.adds = to.adds;
       pack_weights(fixed, shape, phase, outputs, operands.back().weights);
     }
   }
@@ -208,10 +200,29 @@ at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const 
                        outputs,
                        inputs,
                        error.shift,
-                       dx,
-                       adds || !onto.defined() ? watcher : nullptr};
+                       to.dx,
+                       to.watcher};
   DenseWalk<GradientEpilogue>(plan, call, operands, tiles).run(kPlanes * shape.macs() * shape.input[0]);
-  return onto.defined() && !adds ? dx.add_(onto) : dx;
+}
+
+}  // namespace
+
+at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                                 const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles) {
+  const bool adds = onto.defined() && onto.is_contiguous(at::MemoryFormat::ChannelsLast);
+  const bool adds_later = onto.defined() && !adds;
+  at::Tensor dx =
+      adds ? onto : at::empty(shape.input, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
+  const GradientTarget to{dx, adds, adds_later ? nullptr : watcher};
+  const bool unit_stride = shape.stride[0] == 1 && shape.stride[1] == 1;
+  if (suits_winograd(shape, kInputGradientsWorth)) {
+    conv2d_winograd_gradient(dy, w, shape, to, tiles);
+  } else if (shape.weight[3] >= 3 && unit_stride) {
+    conv2d_scaled_gradient(dy, w, shape, to, tiles);
+  } else {
+    planes_gradient(dy, w, shape, to, tiles);
+  }
+  return adds_later ? dx.add_(onto) : dx;
 }
 
 }  // namespace lowtide::integer

@@ -258,13 +258,9 @@ class ScaledGradient {
 
 }  // namespace
 
-at::Tensor conv2d_scaled_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                  const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles) {
-  const bool adds = onto.defined() && onto.is_contiguous(at::MemoryFormat::ChannelsLast);
-  at::Tensor dx =
-      adds ? onto : at::empty(shape.input, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
-  ScaledGradient(dy, w, shape, tiles).run(dx, adds, adds || !onto.defined() ? watcher : nullptr);
-  return onto.defined() && !adds ? dx.add_(onto) : dx;
+void conv2d_scaled_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                            const GradientTarget& to, const TileKernels& tiles) {
+  ScaledGradient(dy, w, shape, tiles).run(to.dx, to.adds, to.watcher);
 }
 
 }  // namespace lowtide::integer

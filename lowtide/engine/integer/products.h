@@ -17,12 +17,18 @@ at::Tensor conv2d_winograd(const Quantized& x, const Quantized& w, const ConvSha
                            ImageWatcher* watcher, const TileKernels& tiles);
 at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
                                  const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles);
-// The same by another way, for kernels of three columns and more and a stride of one.
-at::Tensor conv2d_scaled_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                  const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles);
-// And by a third.
-at::Tensor conv2d_winograd_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                    const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles);
+// What it calls for some shapes, with where the result goes.
+struct GradientTarget {
+  at::Tensor dx;
+  bool adds = false;  // to what is there
+  ImageWatcher* watcher = nullptr;
+};
+// For kernels of three columns and more and a stride of one.
+void conv2d_scaled_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                            const GradientTarget& to, const TileKernels& tiles);
+// For shapes that are worth it: see winograd.h.
+void conv2d_winograd_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                              const GradientTarget& to, const TileKernels& tiles);
 at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,
                                   const TileKernels& tiles);
 

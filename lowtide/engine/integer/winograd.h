@@ -26,7 +26,7 @@ namespace lowtide::integer {
 inline constexpr int kTile = 4;                    // outputs along each dimension of a tile
 inline constexpr int kWindow = 6;                  // inputs that they read
 inline constexpr int kPoints = kWindow * kWindow;  // products a tile and pair of channels
-inline constexpr int kPlaces = 9;                  // of the kernel
+inline constexpr int kKernel = 3, kPlaces = 9;     // positions of the kernel, along a dimension and in all
 inline constexpr int kPair = 2;                    // numbers of 16 bits that are multiplied and added at once
 inline constexpr int kPairVector = 32;             // numbers of 16 bits in a vector
 

@@ -45,28 +45,22 @@ inline void window_points(const Shorts* d, Shorts* t) {
   t[5] = d[5] - odd - (d3 << 2);
 }
 
-// G e for four values of an error
-inline void error_points(const Shorts* e, Shorts* t) {
-  const Shorts e1 = e[1], e2 = e[2], e3 = e[3];
-  const Shorts even = e[0] + e2, odd = e1 + e3;
-  const Shorts even2 = e[0] + (e2 << 2), odd2 = (e1 + (e3 << 2)) << 1;
-  t[0] = e[0];
+// G w for a kernel's three values, or for the four of an error
+template <int kSize>
+inline void kernel_points(const Shorts* w, Shorts* t) {
+  Shorts odd = w[1], odd2 = w[1];
+  if constexpr (kSize == kTile) {
+    odd += w[3];
+    odd2 += w[3] << 2;
+  }
+  odd2 <<= 1;
+  const Shorts even = w[0] + w[2], even2 = w[0] + (w[2] << 2);
+  t[0] = w[0];
   t[1] = even + odd;
   t[2] = even - odd;
   t[3] = even2 + odd2;
   t[4] = even2 - odd2;
-  t[5] = e3;
-}
-
-// G w for three values of a kernel
-inline void kernel_points(const Shorts* w, Shorts* t) {
-  const Shorts near = w[0] + w[2], far = w[0] + (w[2] << 2), odd = w[1] << 1;
-  t[0] = w[0];
-  t[1] = near + w[1];
-  t[2] = near - w[1];
-  t[3] = far + odd;
-  t[4] = far - odd;
-  t[5] = w[2];
+  t[5] = w[kSize - 1];
 }
 
 // Both dimensions: load(pixel, Shorts&) for each of the kSize · kSize pixels.
@@ -111,17 +105,8 @@ void transform_window(const std::uint8_t* const* pixels, std::int64_t channel, s
 }
 
 void transform_kernel(const std::int16_t* value, std::int16_t* to, std::int64_t step) {
-  transform<3, kernel_points>(
+  transform<kKernel, kernel_points<kKernel>>(
       [&](int place, Shorts& values) { load_vector(value + place * kPairVector, values); }, to, step);
-}
-
-// 24 Aᵀ m for the three outputs of a weight gradient
-inline void kernel_sums(const Words* m, Words* y) {
-  const Words m1 = m[1], m2 = m[2], m3 = m[3], m4 = m[4];
-  const Words near_sum = m1 + m2, near_difference = m1 - m2, far_sum = m3 + m4, far_difference = m3 - m4;
-  y[0] = m[0] * 6 - (near_sum << 2) + far_sum;
-  y[1] = (far_difference << 1) - (near_difference << 2);
-  y[2] = ((far_sum - near_sum) << 2) + m[5] * 24;
 }
 
 // 24² Y modulo 2³² to Y
@@ -129,34 +114,36 @@ inline void divide_exactly(Words& y) {
   constexpr std::uint32_t kInverseOf9 = 954'437'177;
   static_assert(static_cast<std::uint32_t>(9ULL * kInverseOf9) == 1);
   y *= kInverseOf9;
-  Ints shifted = __builtin_bit_cast(Ints, y) >> 6;
+  const Ints shifted = __builtin_bit_cast(Ints, y) >> 6;
   y = __builtin_bit_cast(Words, shifted);
 }
 
-// 24 Aᵀ m for the four outputs of a tile
-inline void tile_outputs(const Words* m, Words* y) {
+// 24 Aᵀ m for the three outputs of a weight gradient, or for the four of a tile
+template <int kSize>
+inline void outputs_of(const Words* m, Words* y) {
   const Words near_sum = m[1] + m[2], near_difference = m[1] - m[2];
   const Words far_sum = m[3] + m[4], far_difference = m[3] - m[4];
   y[0] = m[0] * 6 - (near_sum << 2) + far_sum;
   y[1] = (far_difference << 1) - (near_difference << 2);
   y[2] = (far_sum - near_sum) << 2;
-  y[3] = (far_difference << 3) - (near_difference << 2) + m[5] * 24;
+  if constexpr (kSize == kTile) y[3] = (far_difference << 3) - (near_difference << 2);
+  y[kSize - 1] += m[5] * 24;
 }
 
 // Both dimensions: take(row, column, sums) each of the kSize · kSize results.
-template <int kSize, void (*kSumsOf)(const Words*, Words*), typename Take>
+template <int kSize, typename Take>
 inline void restore(const TransformedTiles& tiles, const Take& take) {
   Words rows[kSize][kWindow];
   for (int col = 0; col < kWindow; ++col) {
     Words m[kWindow], y[kSize];
     for (int row = 0; row < kWindow; ++row)
       load_vector(tiles.sum + (row * kWindow + col) * tiles.step, m[row]);
-    kSumsOf(m, y);
+    outputs_of<kSize>(m, y);
     for (int row = 0; row < kSize; ++row) rows[row][col] = y[row];
   }
   for (int row = 0; row < kSize; ++row) {
     Words y[kSize];
-    kSumsOf(rows[row], y);
+    outputs_of<kSize>(rows[row], y);
     for (int col = 0; col < kSize; ++col) {
       divide_exactly(y[col]);
       take(row, col, y[col]);
@@ -165,8 +152,8 @@ inline void restore(const TransformedTiles& tiles, const Take& take) {
 }
 
 void add_kernel_sums(const TransformedTiles& tiles, std::int32_t* to, std::int64_t to_step) {
-  restore<3, kernel_sums>(tiles, [&](int row, int col, const Words& sum) {
-    std::int32_t* at = to + (row * 3 + col) * to_step;
+  restore<kKernel>(tiles, [&](int row, int col, const Words& sum) {
+    std::int32_t* at = to + (row * kKernel + col) * to_step;
     Words total;
     load_vector(at, total);
     store_vector(at, total + sum);
@@ -175,7 +162,7 @@ void add_kernel_sums(const TransformedTiles& tiles, std::int32_t* to, std::int64
 
 void tile_sums(const TransformedTiles& tile, bool adds, std::int32_t* to, std::int64_t row_step,
                std::int64_t col_step) {
-  restore<kTile, tile_outputs>(tile, [&](int row, int col, const Words& sum) {
+  restore<kTile>(tile, [&](int row, int col, const Words& sum) {
     std::int32_t* at = to + row * row_step + col * col_step;
     Words total = {};
     if (adds) load_vector(at, total);
@@ -216,9 +203,7 @@ void pair_rows_at(const PairRows& r, std::int64_t first) {
 
 template <typename Pairs, int kVectors>
 void pair_rows_of(const PairRows& r) {
-  constexpr int kMost = Pairs::kSums / kVectors >= 8   ? 8
-                        : Pairs::kSums / kVectors >= 2 ? Pairs::kSums / kVectors
-                                                       : 2;
+  constexpr int kFit = Pairs::kSums / kVectors, kMost = kFit > 8 ? 8 : kFit < 2 ? 2 : kFit;
   std::int64_t row = 0;
   for (; row + kMost <= r.rows; row += kMost) pair_rows_at<Pairs, kMost, kVectors>(r, row);
   for (; row + 2 <= r.rows; row += 2) pair_rows_at<Pairs, 2, kVectors>(r, row);
@@ -235,7 +220,7 @@ void pair_rows(const PairRows& r, int vectors) {
 template <typename Pairs>
 constexpr WinogradKernels kWinograd{pair_rows<Pairs>,
                                     transform_pair<Pairs, kWindow, window_points>,
-                                    transform_pair<Pairs, kTile, error_points>,
+                                    transform_pair<Pairs, kTile, kernel_points<kTile>>,
                                     transform_window<Pairs>,
                                     transform_kernel,
                                     add_kernel_sums,

@@ -101,34 +101,22 @@ LOWTIDE_SIMD void finish(const SplitRow& r) {
 
 class WinogradGradient {
  public:
-  WinogradGradient(const Quantized& dy, const Quantized& w, const ConvShape& shape)
+  WinogradGradient(const Quantized& dy, const Quantized& w, const ConvShape& shape, const GradientTarget& to)
       : plan_(input_gradient_plan(shape)),
         outputs_(shape.weight[0]),
         inputs_(shape.weight[1]),
         error_(Affine::of(dy)),
         code_(w.code.data_ptr<std::uint8_t>()),
-        split_(outputs_, error_.reach(dy.bits)) {
+        split_(outputs_, error_.reach(dy.bits)),
+        to_(to),
+        out_(to.dx.data_ptr<float>()) {
     for (std::int64_t o = 0; o < outputs_; ++o) rows_.push_back(Affine::of(w, o));
     class_value_ = weight_class_values(plan_.phases[0], code_, rows_, inputs_, error_.residual);
   }
 
-  void run(const Quantized& dy, const at::Tensor& dx, bool adds, ImageWatcher* watcher,
-           const TileKernels& tiles) {
+  void run(const Quantized& dy, const TileKernels& tiles) {
     const WinogradWeights weights = transform_weights(tiles.winograd);
-    const std::vector<std::uint8_t> outside(static_cast<std::size_t>(outputs_),
-                                            static_cast<std::uint8_t>(error_.zero));
-    WinogradCall call;
-    call.source = {dy.code.data_ptr<std::uint8_t>(), plan_.source_rows, plan_.source_cols, outputs_,
-                   outside.data()};
-    call.centre = static_cast<std::int16_t>(error_.zero);
-    call.top = plan_.top;
-    call.left = plan_.left;
-    call.at_once = split_.channels;
-    call.grid = {dx.size(0), plan_.out_rows, plan_.out_cols};
-    call.out = dx;
-    call.watcher = watcher;
-    out_ = dx.data_ptr<float>();
-    adds_ = adds;
+    const WinogradCall call(plan_, dy, split_.channels, to_.dx, to_.watcher);
     WinogradWalk<WinogradGradient>(call, weights, *this, tiles).run();
   }
 
@@ -194,7 +182,7 @@ class WinogradGradient {
     const std::int64_t first = r.block.first * kLanes;
     const auto row_class = phase.row_class[static_cast<std::size_t>(r.row)];
     const auto col_classes = static_cast<std::int64_t>(phase.col_valid.size());
-    const auto finish_pixels = adds_ ? finish<true> : finish<false>;
+    const auto finish_pixels = to_.adds ? finish<true> : finish<false>;
     finish_pixels({r.sum, r.sum + r.plane_step, r.block.vectors, phase.col_runs,
                    static_cast<float>(split_.parts), step_.data() + first,
                    class_value_.data() + row_class * col_classes * inputs_ + first, inputs_,
@@ -208,19 +196,15 @@ class WinogradGradient {
   const Split split_;
   std::vector<Affine> rows_;
   std::vector<float> class_value_, step_;
-  float* out_ = nullptr;
-  bool adds_ = false;
+  const GradientTarget to_;
+  float* const out_;
 };
 
 }  // namespace
 
-at::Tensor conv2d_winograd_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                    const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles) {
-  const bool adds = onto.defined() && onto.is_contiguous(at::MemoryFormat::ChannelsLast);
-  at::Tensor dx =
-      adds ? onto : at::empty(shape.input, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
-  WinogradGradient(dy, w, shape).run(dy, dx, adds, adds || !onto.defined() ? watcher : nullptr, tiles);
-  return onto.defined() && !adds ? dx.add_(onto) : dx;
+void conv2d_winograd_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                              const GradientTarget& to, const TileKernels& tiles) {
+  WinogradGradient(dy, w, shape, to).run(dy, tiles);
 }
 
 }  // namespace lowtide::integer

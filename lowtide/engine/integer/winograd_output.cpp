@@ -132,19 +132,11 @@ at::Tensor conv2d_winograd(const Quantized& x, const Quantized& w, const ConvSha
   OutputEpilogue epilogue = make_output_epilogue(weights, plan.phases[0], input, rows);
   std::fill(epilogue.zero.begin(), epilogue.zero.end(), 0);
   const WinogradWeights transformed = transform_weights(weights, rows, tiles.winograd);
-  const std::vector<std::uint8_t> outside(static_cast<std::size_t>(inputs),
-                                          static_cast<std::uint8_t>(input.zero));
-  WinogradCall call;
-  call.source = {x.code.data_ptr<std::uint8_t>(), plan.source_rows, plan.source_cols, inputs, outside.data()};
-  call.centre = static_cast<std::int16_t>(input.zero);
-  call.top = plan.top;
-  call.left = plan.left;
   std::int64_t reach = 1;
   for (const Affine& row : rows) reach = std::max<std::int64_t>(reach, row.reach(w.bits));
-  call.at_once = channels_at_once(inputs, (kWinogradLimit - 1) / (kPlaces * input.reach(x.bits) * reach));
-  call.grid = {shape.input[0], plan.out_rows, plan.out_cols};
-  call.out = y;
-  call.watcher = watcher;
+  const std::int64_t at_once =
+      channels_at_once(inputs, (kWinogradLimit - 1) / (kPlaces * input.reach(x.bits) * reach));
+  const WinogradCall call(plan, x, at_once, y, watcher);
   const WinogradOutput output(plan, x, epilogue, y);
   WinogradWalk<WinogradOutput>(call, transformed, output, tiles).run();
   return y;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lowtide/engine/image_watcher.h"
+#include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/dense.h"
 #include "lowtide/engine/integer/winograd.h"
 #include "lowtide/quant/pieces.h"
@@ -47,13 +48,31 @@ class WinogradWeights {
 };
 
 struct WinogradCall {
-  ImagePixels source;
-  std::int16_t centre = 0;         // taken off the source's codes
-  std::int64_t top = 0, left = 0;  // a tile's window begins so far before it
-  std::int64_t at_once = 0;        // summed channels whose sums are sure to stay within kWinogradLimit; even
-  TileGrid grid;                   // of the result
-  at::Tensor out;
-  ImageWatcher* watcher = nullptr;
+  // `channels_at_once`: summed channels whose sums are sure to stay within kWinogradLimit; even.
+  WinogradCall(const Plan& plan, const Quantized& codes, std::int64_t channels_at_once,
+               const at::Tensor& result, ImageWatcher* told)
+      : outside(static_cast<std::size_t>(codes.code.size(1)),
+                static_cast<std::uint8_t>(Affine::of(codes).zero)),
+        source{codes.code.data_ptr<std::uint8_t>(), plan.source_rows, plan.source_cols, codes.code.size(1),
+               outside.data()},
+        centre(outside[0]),
+        top(plan.top),
+        left(plan.left),
+        at_once(channels_at_once),
+        grid{codes.code.size(0), plan.out_rows, plan.out_cols},
+        out(result),
+        watcher(told) {}
+  WinogradCall(const WinogradCall&) = delete;
+  WinogradCall& operator=(const WinogradCall&) = delete;
+
+  const std::vector<std::uint8_t> outside;
+  const ImagePixels source;
+  const std::int16_t centre;     // taken off the source's codes: its zero
+  const std::int64_t top, left;  // a tile's window begins so far before it
+  const std::int64_t at_once;
+  const TileGrid grid;  // of the result
+  const at::Tensor out;
+  ImageWatcher* const watcher;
 };
 
 // One row of an image's sums: of each plane [pixel][block.vectors · 16].

@@ -45,7 +45,6 @@ class WeightSums {
     const auto flush = [&](std::int32_t* mine) {
       const std::lock_guard lock(adding);
       for (std::size_t i = 0; i < total.size(); ++i) total[i] += mine[i];
-      std::fill_n(mine, total.size(), 0);
     };
     // As elsewhere, no thread is woken for two million products.
     const std::int64_t pieces_of_tiles = (grid_.tiles() + kTiles - 1) / kTiles;
@@ -53,13 +52,16 @@ class WeightSums {
     Pieces(pieces_of_tiles, few ? pieces_of_tiles : 1).share_out([&](Pieces::Share& share) {
       thread_local Scratch<std::int32_t> memory;
       std::int32_t* mine = memory.at_least(static_cast<std::int64_t>(total.size()));
-      std::fill_n(mine, total.size(), 0);
       std::int64_t pieces = 0;
       while (const std::optional<std::int64_t> piece = share.next()) {
+        if (pieces % kMostPieces == 0) {
+          if (pieces > 0) flush(mine);
+          std::fill_n(mine, total.size(), 0);
+        }
         add(*piece * kTiles, mine);
-        if (++pieces % kMostPieces == 0) flush(mine);
+        ++pieces;
       }
-      flush(mine);
+      if (pieces > 0) flush(mine);
     });
     return total;
   }
