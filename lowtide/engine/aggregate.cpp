@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/fetch.h"
 #include "lowtide/base/simd.h"
 
 namespace lowtide {
@@ -37,13 +38,6 @@ struct FeatureRows {
   std::int64_t step;  // 0: one scale for all rows
 };
 
-// Rows lie anywhere in memory: one that is asked for while the one before it is added is there when it is needed.
-template <typename Element>
-void fetch(const Element* row, std::int64_t n) {
-  constexpr std::int64_t kLine = 64 / sizeof(Element);
-  for (std::int64_t i = 0; i < n; i += kLine) __builtin_prefetch(row + i);
-}
-
 template <typename Element>
 class RowSums {
  public:
@@ -63,7 +57,8 @@ class RowSums {
       float shift = 0;
       for (std::int64_t e = offsets_[i]; e < offsets_[i + 1]; ++e) {
         const std::int64_t j = indices_[e];
-        if (e + 1 < offsets_[i + 1]) fetch(x_.row(indices_[e + 1]) + head * share, share);
+        // Rows lie anywhere in memory: one that is asked for while the one before it is added is there when it is needed.
+        if (e + 1 < offsets_[i + 1]) fetch<Fetch::kToRead>(x_.row(indices_[e + 1]) + head * share, share);
         const float weight = weight_of(e, head, j);
         add_scaled(x_.row(j) + head * share, weight * x_.scale_at(j), share, y + head * share);
         shift += weight * x_.offset_at(j);

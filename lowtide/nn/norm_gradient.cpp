@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "lowtide/base/fetch.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/nn/norm_layout.h"
 
@@ -158,13 +159,6 @@ LOWTIDE_SIMD void input_gradient(const GradientTerms& of, std::int64_t n, std::i
     extremes.high = std::max(extremes.high, high[k]);
     extremes.poison += poison[k];
   }
-}
-
-// Into the second-level cache, to be read soon.
-void fetch(const float* from, std::int64_t n) {
-  constexpr std::int64_t kLine = 64 / sizeof(float);
-  constexpr int kIntoSecondLevel = 2;
-  for (std::int64_t i = 0; i < n; i += kLine) __builtin_prefetch(from + i, 0, kIntoSecondLevel);
 }
 
 at::Tensor floats_of(const std::vector<float>& values) {
@@ -343,8 +337,8 @@ Quantized MapBackward::encode_gradient(const Terms& terms, const Range& range,
       for (std::int64_t at = from; at < from + count; at += kBetweenFetches) {
         const std::int64_t some = std::min(kBetweenFetches, from + count - at);
         if (at + count + some <= layout_->elements) {
-          fetch(terms.gradient + at + count, some);
-          fetch(terms.x + at + count, some);
+          fetch<Fetch::kToReadLater>(terms.gradient + at + count, some);
+          fetch<Fetch::kToReadLater>(terms.x + at + count, some);
         }
         encoder.encode(dx.data() + (at - from), at, some);
       }

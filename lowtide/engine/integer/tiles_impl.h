@@ -11,6 +11,7 @@
 //                 Scaled  sixteen float sums: nothing(), store(p), add_scaled(Scaled&, Sum, float)
 //                 kSums   how many Sums the registers hold besides what the loop needs
 
+#include "lowtide/base/fetch.h"
 #include "lowtide/engine/integer/tiles.h"
 
 namespace lowtide::integer {
@@ -50,15 +51,11 @@ void dot_pixels(const DotRow& row, std::int64_t first) {
   }
 }
 
-void fetch(const Ahead& ahead, std::int64_t first, std::int64_t pixels) {
-  constexpr std::int64_t kLine = 64 / sizeof(float);
-  constexpr int kForReading = 0, kForWriting = 1, kIntoSecondLevel = 2;
+LOWTIDE_FETCHES inline void fetch_pixels(const Ahead& ahead, std::int64_t first, std::int64_t pixels) {
   if (ahead.floats == 0) return;
   for (std::int64_t pixel = first; pixel < first + pixels; ++pixel) {
-    for (std::int64_t i = pixel * ahead.step; i < pixel * ahead.step + ahead.floats; i += kLine) {
-      __builtin_prefetch(ahead.out + i, kForWriting);
-      if (ahead.beside) __builtin_prefetch(ahead.beside + i, kForReading, kIntoSecondLevel);
-    }
+    fetch<Fetch::kToWrite>(ahead.out + pixel * ahead.step, ahead.floats);
+    if (ahead.beside) fetch<Fetch::kToReadLater>(ahead.beside + pixel * ahead.step, ahead.floats);
   }
 }
 
@@ -67,10 +64,10 @@ void dot_row_of(const DotRow& row) {
   constexpr int kMost = Vectors::kSums / kVectors >= 8 ? 8 : Vectors::kSums / kVectors >= 4 ? 4 : 2;
   std::int64_t pixel = 0;
   for (; pixel + kMost <= row.pixels; pixel += kMost) {
-    fetch(row.ahead, pixel, kMost);
+    fetch_pixels(row.ahead, pixel, kMost);
     dot_pixels<Vectors, kMost, kVectors>(row, pixel);
   }
-  fetch(row.ahead, pixel, row.pixels - pixel);
+  fetch_pixels(row.ahead, pixel, row.pixels - pixel);
   if constexpr (kMost >= 8) {
     if (pixel + 4 <= row.pixels) {
       dot_pixels<Vectors, 4, kVectors>(row, pixel);
@@ -144,10 +141,10 @@ void scaled_row_of(const ScaledRow& row) {
                                                                : 1;
   std::int64_t pixel = 0;
   for (; pixel + kMost <= row.pixels; pixel += kMost) {
-    fetch(row.ahead, pixel, kMost);
+    fetch_pixels(row.ahead, pixel, kMost);
     scaled_pixels<Vectors, kMost, kVectors>(row, pixel);
   }
-  fetch(row.ahead, pixel, row.pixels - pixel);
+  fetch_pixels(row.ahead, pixel, row.pixels - pixel);
   if constexpr (kMost >= 8) {
     if (pixel + 4 <= row.pixels) {
       scaled_pixels<Vectors, 4, kVectors>(row, pixel);

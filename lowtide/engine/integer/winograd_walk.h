@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "lowtide/base/fetch.h"
 #include "lowtide/engine/image_watcher.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/dense.h"
@@ -173,7 +174,7 @@ class WinogradWalk {
       for (std::int64_t first = 0; first < channels; first += call_.at_once) {
         const std::int64_t pairs = std::min(call_.at_once, channels - first) / kPair;
         for (std::int64_t point = 0; point < kPoints; ++point) {
-          if (block.first == 0 && plane == 0 && first == 0) fetch(strips, point);
+          if (block.first == 0 && plane == 0 && first == 0) fetch_share(strips, point);
           kernels_.pair_rows({buffers.windows + point * point_step(tiles * channels) + first, channels, kPair,
                               weights_.at(plane, block, point, first / kPair), pairs, tiles,
                               buffers.product + point * sum_step(tiles * lanes)},
@@ -197,9 +198,8 @@ class WinogradWalk {
   }
 
   // A share of the memory that the results go to, and of what will be looked at beside them.
-  void fetch(const Strips& strips, std::int64_t point) const {
+  LOWTIDE_FETCHES void fetch_share(const Strips& strips, std::int64_t point) const {
     constexpr std::int64_t kLine = 64 / sizeof(float);
-    constexpr int kForReading = 0, kForWriting = 1, kIntoSecondLevel = 2;
     const TileGrid& grid = call_.grid;
     const std::int64_t row_floats = grid.cols * out_channels();
     for (std::int64_t strip = strips.first; strip < strips.first + strips.count; ++strip) {
@@ -208,10 +208,10 @@ class WinogradWalk {
       const float* out = call_.out.data_ptr<float>() + (item * grid.rows + row_of(strip)) * row_floats;
       const float* beside = call_.watcher ? call_.watcher->beside(item) : nullptr;
       if (beside) beside += row_of(strip) * row_floats;
-      for (std::int64_t line = lines * point / kPoints; line < lines * (point + 1) / kPoints; ++line) {
-        __builtin_prefetch(out + line * kLine, kForWriting);
-        if (beside) __builtin_prefetch(beside + line * kLine, kForReading, kIntoSecondLevel);
-      }
+      const std::int64_t first = lines * point / kPoints * kLine,
+                         last = lines * (point + 1) / kPoints * kLine;
+      fetch<Fetch::kToWrite>(out + first, last - first);
+      if (beside) fetch<Fetch::kToReadLater>(beside + first, last - first);
     }
   }
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <mutex>
 
+#include "lowtide/base/fetch.h"
 #include "lowtide/engine/integer/dense.h"
 #include "lowtide/engine/integer/winograd.h"
 #include "lowtide/quant/pieces.h"
@@ -110,14 +111,11 @@ class WeightSums {
   }
 
   // Tiles [from, to), as if each had its part of an image's bytes to itself.
-  void fetch(const ImagePixels& images, std::int64_t from, std::int64_t to) const {
-    constexpr std::int64_t kLine = 64;
-    constexpr int kForReading = 0, kIntoSecondLevel = 2;
+  LOWTIDE_FETCHES void fetch_tiles(const ImagePixels& images, std::int64_t from, std::int64_t to) const {
     const std::int64_t image = images.rows * images.cols * images.channels;
     const std::int64_t tiles = grid_.tile_rows * grid_.tile_cols;
-    for (std::int64_t byte = image * from / tiles; byte < image * to / tiles; byte += kLine) {
-      __builtin_prefetch(images.code + byte, kForReading, kIntoSecondLevel);
-    }
+    const std::int64_t first = image * from / tiles, last = image * to / tiles;
+    fetch<Fetch::kToReadLater>(images.code + first, last - first);
   }
 
   void locate(std::int64_t tile, const std::uint8_t** window, const std::uint8_t** error) const {
@@ -140,8 +138,8 @@ class WeightSums {
     for (std::int64_t point = 0; point < kPoints; ++point) {
       const std::int64_t from = next + (last - next) * point / kPoints;
       const std::int64_t to = next + (last - next) * (point + 1) / kPoints;
-      fetch(input_, from, to);
-      fetch(error_, from, to);
+      fetch_tiles(input_, from, to);
+      fetch_tiles(error_, from, to);
       kernels_.pair_rows({errors + point * error_step(), kPair, outputs_ * kPair,
                           windows + point * window_step(block.vectors), pairs, kOutputsAtOnce,
                           sum + point * sum_step(kOutputsAtOnce * block.vectors * kLanes)},
