@@ -44,7 +44,7 @@ class ChannelMoments final : public ImageWatcher {
 
   const float* x_ = nullptr;  // not the tensor: whoever computes it may own this
   std::unique_ptr<Layout> layout_;
-  LaneTable mean_, squares_, low_, high_;
+  LaneTable sum_, squares_, low_, high_;
 };
 
 // z = (x - mean) · factor + bias, then ReLU perhaps.

@@ -6,62 +6,44 @@
 namespace lowtide::cpu {
 namespace {
 
-// Mean as a distance from the lane's first number, and squared distances from the mean: numbers that lie close together
-// far from 0 keep their digits so.
-LOWTIDE_SIMD void lane_moments(const float* x, std::int64_t n, std::int64_t period, float* mean,
+// Σ d and Σ d² of every lane, d being the distance from the lane's first number: numbers that lie close together far from 0
+// keep their digits so. As that number is one of the n, Σ d² is at most n + 1 times the sum of squares about the mean.
+LOWTIDE_SIMD void lane_moments(const float* x, std::int64_t n, std::int64_t period, float* sum,
                                float* squares, float* low, float* high) {
   const std::int64_t whole = n / kStrip * kStrip;
-  std::fill_n(mean, period, 0.0f);
+  std::fill_n(sum, period, 0.0f);
   std::fill_n(squares, period, 0.0f);
   std::copy_n(x, std::min(n, period), low);
   std::copy_n(x, std::min(n, period), high);
   for (std::int64_t strip = 0; strip < std::min(period, whole); strip += kStrip) {
-    Floats origin[kStripVectors], sum[kStripVectors], least[kStripVectors], most[kStripVectors];
+    Floats origin[kStripVectors], distances[kStripVectors], squared[kStripVectors], least[kStripVectors],
+        most[kStripVectors];
     for (int k = 0; k < kStripVectors; ++k) {
       origin[k] = least[k] = most[k] = LOWTIDE_LOAD(Floats, x + strip + k * kSimdLanes);
-      sum[k] = Floats{};
+      distances[k] = squared[k] = Floats{};
     }
     for (std::int64_t i = strip; i < whole; i += period) {
       for (int k = 0; k < kStripVectors; ++k) {
-        const Floats v = LOWTIDE_LOAD(Floats, x + i + k * kSimdLanes);
-        sum[k] += v - origin[k];
+        const Floats v = LOWTIDE_LOAD(Floats, x + i + k * kSimdLanes), distance = v - origin[k];
+        distances[k] += distance;
+        squared[k] += distance * distance;
         least[k] = v < least[k] ? v : least[k];
         most[k] = v > most[k] ? v : most[k];
       }
     }
     for (int k = 0; k < kStripVectors; ++k) {
-      LOWTIDE_STORE(mean + strip + k * kSimdLanes, sum[k]);
+      LOWTIDE_STORE(sum + strip + k * kSimdLanes, distances[k]);
+      LOWTIDE_STORE(squares + strip + k * kSimdLanes, squared[k]);
       LOWTIDE_STORE(low + strip + k * kSimdLanes, least[k]);
       LOWTIDE_STORE(high + strip + k * kSimdLanes, most[k]);
     }
   }
   for (std::int64_t i = whole, lane = whole % period; i < n; ++i, ++lane) {
-    mean[lane] += x[i] - x[lane];
+    const float distance = x[i] - x[lane];
+    sum[lane] += distance;
+    squares[lane] += distance * distance;
     low[lane] = std::min(low[lane], x[i]);
     high[lane] = std::max(high[lane], x[i]);
-  }
-  for (std::int64_t lane = 0; lane < std::min(n, period); ++lane) {
-    const std::int64_t count = (n - lane + period - 1) / period;
-    mean[lane] /= static_cast<float>(count);
-  }
-  for (std::int64_t strip = 0; strip < std::min(period, whole); strip += kStrip) {
-    Floats origin[kStripVectors], middle[kStripVectors], sum[kStripVectors];
-    for (int k = 0; k < kStripVectors; ++k) {
-      origin[k] = LOWTIDE_LOAD(Floats, x + strip + k * kSimdLanes);
-      middle[k] = LOWTIDE_LOAD(Floats, mean + strip + k * kSimdLanes);
-      sum[k] = Floats{};
-    }
-    for (std::int64_t i = strip; i < whole; i += period) {
-      for (int k = 0; k < kStripVectors; ++k) {
-        const Floats distance = LOWTIDE_LOAD(Floats, x + i + k * kSimdLanes) - origin[k] - middle[k];
-        sum[k] += distance * distance;
-      }
-    }
-    for (int k = 0; k < kStripVectors; ++k) LOWTIDE_STORE(squares + strip + k * kSimdLanes, sum[k]);
-  }
-  for (std::int64_t i = whole, lane = whole % period; i < n; ++i, ++lane) {
-    const float distance = x[i] - x[lane] - mean[lane];
-    squares[lane] += distance * distance;
   }
 }
 
@@ -70,7 +52,7 @@ LOWTIDE_SIMD void lane_moments(const float* x, std::int64_t n, std::int64_t peri
 void ChannelMoments::begin(const at::Tensor& x) {
   x_ = x.data_ptr<float>();
   layout_ = std::make_unique<Layout>(x);
-  for (LaneTable* table : {&mean_, &squares_, &low_, &high_}) *table = layout_->table();
+  for (LaneTable* table : {&sum_, &squares_, &low_, &high_}) *table = layout_->table();
 }
 
 void ChannelMoments::image(std::int64_t index) {
@@ -80,7 +62,7 @@ void ChannelMoments::image(std::int64_t index) {
 
 void ChannelMoments::take(std::int64_t chunk) {
   const std::int64_t at = chunk * layout_->period;
-  lane_moments(x_ + layout_->begin(chunk), layout_->length(chunk), layout_->period, mean_.get() + at,
+  lane_moments(x_ + layout_->begin(chunk), layout_->length(chunk), layout_->period, sum_.get() + at,
                squares_.get() + at, low_.get() + at, high_.get() + at);
 }
 
@@ -111,9 +93,10 @@ void ChannelMoments::join_channel(std::int64_t channel, ChannelStatistics& resul
       if (more <= 0) continue;
       const auto at = static_cast<std::size_t>(i * layout_->period + lane);
       const auto n = static_cast<double>(more);
-      const double distance = static_cast<double>(x_[layout_->begin(i) + lane]) + mean_[at] - mean;
+      const double sum = sum_[at], about_mean = squares_[at] - sum * sum / n;
+      const double distance = static_cast<double>(x_[layout_->begin(i) + lane]) + sum / n - mean;
       const double share = n / (count + n);
-      squares += squares_[at] + distance * distance * count * share;
+      squares += about_mean + distance * distance * count * share;
       mean += distance * share;
       count += n;
       low = std::min(low, low_[at]);
