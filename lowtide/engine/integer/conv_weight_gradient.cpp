@@ -208,23 +208,25 @@ class GroupSums {
   const std::vector<Tile> list_;
 };
 
-// Where the sum of (output channel, kernel position, input channel) stands among the totals.
-struct TotalSteps {
-  std::int64_t output, place, input;
+// The totals of one group, and how far apart those of neighbours stand.
+struct Totals {
+  const std::int64_t* sum;
+  std::int64_t output_step, place_step, input_step;
 };
 
-void write_values(const Geometry& g, const GradientSums& edges, std::int64_t group,
-                  const std::vector<std::int64_t>& total, const TotalSteps& steps, at::Tensor& dw) {
-  const std::int64_t places = g.kernel_rows * g.kernel_cols;
-  float* out = dw.data_ptr<float>() + group * g.outputs * places * g.inputs;
+void write_values(const ConvShape& shape, const GradientSums& edges, std::int64_t group, const Totals& total,
+                  at::Tensor& dw) {
+  const std::int64_t places = shape.weight[2] * shape.weight[3];
+  const std::int64_t inputs = shape.weight[1], outputs = shape.weight[0] / shape.groups;
+  float* out = dw.data_ptr<float>() + group * outputs * places * inputs;
   constexpr std::int64_t kValuesAThread = 20'000;  // fewer are not worth waking a thread
-  const std::int64_t least = std::max<std::int64_t>(1, kValuesAThread / (g.inputs * places));
-  at::parallel_for(0, g.outputs, least, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t least = std::max<std::int64_t>(1, kValuesAThread / (inputs * places));
+  at::parallel_for(0, outputs, least, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {
       for (std::int64_t place = 0; place < places; ++place) {
-        edges.values({total.data() + o * steps.output + place * steps.place, steps.input,
-                      group * g.outputs + o, place, group * g.inputs, g.inputs},
-                     out + (o * places + place) * g.inputs);
+        edges.values({total.sum + o * total.output_step + place * total.place_step, total.input_step,
+                      group * outputs + o, place, group * inputs, inputs},
+                     out + (o * places + place) * inputs);
       }
     }
   });
@@ -234,24 +236,25 @@ void write_values(const Geometry& g, const GradientSums& edges, std::int64_t gro
 
 at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,
                                   const TileKernels& tiles) {
-  const Geometry g{shape};
   at::Tensor dw = at::empty(shape.weight, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
   const std::uint8_t* input = x.code.data_ptr<std::uint8_t>();
   const std::uint8_t* error = dy.code.data_ptr<std::uint8_t>();
-  const std::int64_t places = g.kernel_rows * g.kernel_cols, padded = g.vectors * kLanes;
+  const std::int64_t places = shape.weight[2] * shape.weight[3];
   if (suits_winograd(shape, kWeightGradientsWorth)) {
     const Shifts shifts{Affine::of(dy).shift, Affine::of(x).zero};
-    write_values(g, GradientSums(dy, x, shape, shifts), 0,
-                 winograd_weight_sums(shape, {input, error, shifts}, tiles), {places * g.inputs, g.inputs, 1},
-                 dw);
+    const GradientSums edges(dy, x, shape, shifts);
+    const auto sums = winograd_weight_sums(shape, {input, error, shifts}, tiles);
+    write_values(shape, edges, 0, {sums.get(), places * shape.weight[1], shape.weight[1], 1}, dw);
     return dw;
   }
+  const Geometry g{shape};
+  const std::int64_t padded = g.vectors * kLanes;
   const Shifts shifts{0, Affine::of(x).shift};
   const GradientSums edges(dy, x, shape, shifts);
   const GroupSums sums(g, shifts.input, tiles);
   for (std::int64_t group = 0; group < shape.groups; ++group) {
-    write_values(g, edges, group, sums.sums({input + group * g.inputs, error + group * g.outputs}),
-                 {1, padded, places * padded}, dw);
+    const std::vector<std::int64_t> total = sums.sums({input + group * g.inputs, error + group * g.outputs});
+    write_values(shape, edges, group, {total.data(), 1, padded, places * padded}, dw);
   }
   return dw;
 }

@@ -38,17 +38,17 @@ LOWTIDE_SIMD void finish(const OutputEpilogue& e, const SumRow& r) {
   }
 }
 
-// Σ (qw - zw) over the input channels of each tap.
-std::vector<std::int32_t> tap_sums(const GroupWeights& w, const Phase& phase, std::int64_t channel,
-                                   std::int32_t zero) {
-  std::vector<std::int32_t> sums;
-  for (const Tap& tap : phase.taps) {
-    const std::uint8_t* code = w.at(channel, tap);
-    std::int32_t sum = 0;
-    for (std::int64_t i = 0; i < w.inputs; ++i) sum += code[i] - zero;
-    sums.push_back(sum);
+// Σ code over the input channels of each kernel position: sum[position][channel].
+LOWTIDE_SIMD void sum_inputs(const GroupWeights& w, std::int64_t channels, std::int32_t* sum) {
+  const std::uint8_t* code = w.code;
+  const std::int64_t places = w.rows * w.cols, inputs = w.inputs;
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    for (std::int64_t place = 0; place < places; ++place, code += inputs) {
+      std::int32_t total = 0;
+      for (std::int64_t i = 0; i < inputs; ++i) total += code[i];
+      sum[place * channels + channel] = total;
+    }
   }
-  return sums;
 }
 
 }  // namespace
@@ -70,26 +70,30 @@ OutputEpilogue make_output_epilogue(const GroupWeights& w, const Phase& phase, c
   e.class_terms.resize(phase.classes());
   const std::int32_t d = x.shift - x.zero;
   for (std::size_t channel = 0; channel < rows.size(); ++channel) {
-    const Affine& row = rows[channel];
-    e.zero[channel] = row.zero;
-    e.scale[channel] = x.scale * row.scale;
-    e.box_scale[channel] = static_cast<float>(x.scale * row.residual);
-    const std::vector<std::int32_t> sums = tap_sums(w, phase, static_cast<std::int64_t>(channel), row.zero);
-    for (std::size_t r = 0; r < phase.row_valid.size(); ++r) {
-      for (std::size_t c = 0; c < phase.col_valid.size(); ++c) {
-        std::int64_t sum = 0, terms = 0;
-        for (std::size_t tap = 0; tap < phase.taps.size(); ++tap) {
-          if (!phase.valid(phase.taps[tap], r, c)) continue;
-          sum += sums[tap];
-          terms += w.inputs;
-        }
-        const std::size_t at = (r * phase.col_valid.size() + c) * padded + channel;
-        e.class_sum[at] = static_cast<std::int32_t>(static_cast<std::uint32_t>(d * sum));
-        const auto n = static_cast<double>(terms);
-        e.class_terms[r * phase.col_valid.size() + c] = static_cast<std::int32_t>(terms * d);
-        e.class_value[at] =
-            static_cast<float>(x.residual * (row.scale * static_cast<double>(sum) + n * row.residual));
-      }
+    e.zero[channel] = rows[channel].zero;
+    e.scale[channel] = x.scale * rows[channel].scale;
+    e.box_scale[channel] = static_cast<float>(x.scale * rows[channel].residual);
+  }
+  std::vector<std::int32_t> sums(static_cast<std::size_t>(w.rows * w.cols) * rows.size());
+  sum_inputs(w, e.channels, sums.data());
+  std::vector<std::int64_t> valid(rows.size());  // Σ qw over a class's taps
+  for (std::size_t of_class = 0; of_class < phase.classes(); ++of_class) {
+    std::fill(valid.begin(), valid.end(), 0);
+    std::int64_t terms = 0;
+    for (const Tap& tap : phase.taps) {
+      if (!phase.valid(tap, of_class / e.col_classes, of_class % e.col_classes)) continue;
+      const std::int32_t* of_tap = sums.data() + (tap.kernel_row * w.cols + tap.kernel_col) * e.channels;
+      for (std::size_t channel = 0; channel < valid.size(); ++channel) valid[channel] += of_tap[channel];
+      terms += w.inputs;
+    }
+    e.class_terms[of_class] = static_cast<std::int32_t>(terms * d);
+    for (std::size_t channel = 0; channel < rows.size(); ++channel) {
+      const Affine& row = rows[channel];
+      const std::int64_t sum = valid[channel] - terms * row.zero;  // Σ (qw - zw)
+      const std::size_t at = of_class * padded + channel;
+      e.class_sum[at] = static_cast<std::int32_t>(static_cast<std::uint32_t>(d * sum));
+      e.class_value[at] = static_cast<float>(
+          x.residual * (row.scale * static_cast<double>(sum) + static_cast<double>(terms) * row.residual));
     }
   }
   return e;

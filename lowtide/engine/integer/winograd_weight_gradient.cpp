@@ -40,24 +40,31 @@ class WeightSums {
         input_{codes.input, shape.input[2], shape.input[3], inputs_, no_input_.data()},
         error_{codes.error, grid_.rows, grid_.cols, outputs_, no_error_.data()} {}
 
-  std::vector<std::int64_t> sums() const {
-    std::vector<std::int64_t> total(static_cast<std::size_t>(outputs_ * kPlaces * inputs_));
+  std::unique_ptr<std::int64_t[]> sums() const {
+    const std::int64_t count = outputs_ * kPlaces * inputs_;
+    auto total = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(count));
     std::mutex adding;  // the order does not matter to sums of integers
-    const auto flush = [&](std::int32_t* mine) {
+    bool begun = false;
+    const auto flush = [&](const std::int32_t* mine) {
       const std::lock_guard lock(adding);
-      for (std::size_t i = 0; i < total.size(); ++i) total[i] += mine[i];
+      if (begun) {
+        for (std::int64_t i = 0; i < count; ++i) total[i] += mine[i];
+      } else {
+        std::copy_n(mine, count, total.get());
+      }
+      begun = true;
     };
     // As elsewhere, no thread is woken for two million products.
     const std::int64_t pieces_of_tiles = (grid_.tiles() + kTiles - 1) / kTiles;
     const bool few = grid_.tiles() * kTile * kTile * kPlaces * inputs_ * outputs_ < 2'000'000;
     Pieces(pieces_of_tiles, few ? pieces_of_tiles : 1).share_out([&](Pieces::Share& share) {
       thread_local Scratch<std::int32_t> memory;
-      std::int32_t* mine = memory.at_least(static_cast<std::int64_t>(total.size()));
+      std::int32_t* mine = memory.at_least(count);
       std::int64_t pieces = 0;
       while (const std::optional<std::int64_t> piece = share.next()) {
         if (pieces % kMostPieces == 0) {
           if (pieces > 0) flush(mine);
-          std::fill_n(mine, total.size(), 0);
+          std::fill_n(mine, count, 0);
         }
         add(*piece * kTiles, mine);
         ++pieces;
@@ -168,8 +175,8 @@ class WeightSums {
 
 }  // namespace
 
-std::vector<std::int64_t> winograd_weight_sums(const ConvShape& shape, const GradientCodes& codes,
-                                               const TileKernels& tiles) {
+std::unique_ptr<std::int64_t[]> winograd_weight_sums(const ConvShape& shape, const GradientCodes& codes,
+                                                     const TileKernels& tiles) {
   return WeightSums(shape, codes, tiles).sums();
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "lowtide/engine/engine.h"
 #include "lowtide/engine/integer/gradient_sums.h"
@@ -17,7 +17,7 @@ struct GradientCodes {
 };
 
 // Σ (q - shift)(qx - shift) by winograd.h, [output channel][kernel position][input channel].
-std::vector<std::int64_t> winograd_weight_sums(const ConvShape& shape, const GradientCodes& codes,
-                                               const TileKernels& tiles);
+std::unique_ptr<std::int64_t[]> winograd_weight_sums(const ConvShape& shape, const GradientCodes& codes,
+                                                     const TileKernels& tiles);
 
 }  // namespace lowtide::integer
