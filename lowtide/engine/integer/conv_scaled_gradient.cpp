@@ -63,8 +63,19 @@ LOWTIDE_SIMD void add_weighted(const std::int8_t* plane, float weight, std::int6
   for (std::int64_t i = 0; i < n; ++i) weighted[i] += weight * static_cast<float>(plane[i]);
 }
 
-LOWTIDE_SIMD void add_values(const float* from, std::int64_t n, float* to) {
-  for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
+// box[i] = Σ_tap values[tap + i]
+LOWTIDE_SIMD void sum_places(const float* values, const std::vector<std::int64_t>& taps, std::int64_t n,
+                             float* box) {
+  const std::int64_t whole = n / kSimdLanes * kSimdLanes;
+  for (std::int64_t i = 0; i < whole; i += kSimdLanes) {
+    Floats total{};
+    for (const std::int64_t tap : taps) total += LOWTIDE_LOAD(Floats, values + tap + i);
+    LOWTIDE_STORE(box + i, total);
+  }
+  for (std::int64_t i = whole; i < n; ++i) {
+    box[i] = 0;
+    for (const std::int64_t tap : taps) box[i] += values[tap + i];
+  }
 }
 
 // Vectors come in pairs, a last one alone.
@@ -96,6 +107,7 @@ class ScaledGradient {
         taps_.push_back(static_cast<std::int32_t>(first.row * layout_.pitch() + first.col + quad * kQuad));
       }
     }
+    for (const Tap& tap : phase().taps) box_taps_.push_back(tap.row * layout_.pitch() + tap.col);
     for (std::int64_t group = 0; group < shape.groups; ++group) prepare(w, group);
   }
 
@@ -201,11 +213,8 @@ class ScaledGradient {
     thread_local Scratch<float> box_memory, sum_memory;
     const std::int64_t cols = plan_.out_cols;
     float* box = box_memory.at_least(plan_.out_rows * cols);
-    std::fill_n(box, plan_.out_rows * cols, 0.0f);
     for (std::int64_t row = 0; row < plan_.out_rows; ++row) {
-      for (const Tap& tap : phase().taps) {
-        add_values(weighted + (row + tap.row) * layout_.pitch() + tap.col, cols, box + row * cols);
-      }
+      sum_places(weighted + row * layout_.pitch(), box_taps_, cols, box + row * cols);
     }
     ScaledRow row_of;
     row_of.tap = taps_.data();
@@ -252,7 +261,8 @@ class ScaledGradient {
   const std::vector<Block> blocks_;
   const std::int64_t column_quads_;
   const std::uint8_t* code_;
-  std::vector<std::int32_t> taps_;
+  std::vector<std::int32_t> taps_;      // a kernel row's quads
+  std::vector<std::int64_t> box_taps_;  // kernel positions
   std::vector<Group> groups_;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "lowtide/base/lanes.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/tiles.h"
 #include "lowtide/quant/pieces.h"
@@ -256,10 +257,18 @@ void pack_columns(const ImageCodes& image, std::int64_t rows, std::int64_t cols,
 
 LOWTIDE_SIMD void sum_taps(const std::int32_t* sums, const std::int32_t* taps, std::size_t count,
                            std::int64_t pixels, std::int32_t* box) {
-  std::fill_n(box, pixels, 0);
+  const std::int64_t whole = pixels / kSimdLanes * kSimdLanes;
+  for (std::int64_t pixel = 0; pixel < whole; pixel += kSimdLanes) {
+    Ints total{};
+    for (std::size_t tap = 0; tap < count; ++tap) {
+      total += LOWTIDE_LOAD(Ints, sums + taps[tap] / kQuad + pixel);
+    }
+    LOWTIDE_STORE(box + pixel, total);
+  }
+  std::fill(box + whole, box + pixels, 0);
   for (std::size_t tap = 0; tap < count; ++tap) {
     const std::int32_t* from = sums + taps[tap] / kQuad;
-    for (std::int64_t pixel = 0; pixel < pixels; ++pixel) box[pixel] += from[pixel];
+    for (std::int64_t pixel = whole; pixel < pixels; ++pixel) box[pixel] += from[pixel];
   }
 }
 
