@@ -54,7 +54,10 @@ struct VnniPairs {
   }
   static void add_dot(Sum& sum, Vector v, Pair x) { sum = _mm512_dpwssd_epi32(sum, v, x); }
   static void load_codes(const std::uint8_t* first, const std::uint8_t* second, Shorts& to) {
-    store_vector(&to, _mm512_or_si512(widened(first), _mm512_slli_epi32(widened(second), 16)));
+    const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(first));
+    const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(second));
+    const __m256i pairs = _mm256_set_m128i(_mm_unpackhi_epi8(a, b), _mm_unpacklo_epi8(a, b));
+    store_vector(&to, _mm512_cvtepu8_epi16(pairs));
   }
   static void load_codes(const std::uint8_t* p, Shorts& to) {
     store_vector(&to, _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));

@@ -63,16 +63,19 @@ inline void kernel_points(const Shorts* w, Shorts* t) {
   t[5] = w[kSize - 1];
 }
 
-// Both dimensions: load(pixel, Shorts&) for each of the kSize · kSize pixels.
+// Both dimensions: load(pixel, Shorts&) for each of the kSize · kSize pixels. Unrolled, as restore() is: what stands at an
+// index that is known can stay in a register, and to store a vector takes as long as four additions.
 template <int kSize, void (*kPointsOf)(const Shorts*, Shorts*), typename Load>
 inline void transform(const Load& load, std::int16_t* to, std::int64_t step) {
   Shorts rows[kWindow][kSize];  // transformed down the columns
+#pragma GCC unroll 6
   for (int col = 0; col < kSize; ++col) {
     Shorts value[kSize], point[kWindow];
     for (int row = 0; row < kSize; ++row) load(row * kSize + col, value[row]);
     kPointsOf(value, point);
     for (int row = 0; row < kWindow; ++row) rows[row][col] = point[row];
   }
+#pragma GCC unroll 6
   for (int row = 0; row < kWindow; ++row) {
     Shorts point[kWindow];
     kPointsOf(rows[row], point);
@@ -80,25 +83,41 @@ inline void transform(const Load& load, std::int16_t* to, std::int64_t step) {
   }
 }
 
-template <typename Pairs, int kSize, void (*kPointsOf)(const Shorts*, Shorts*)>
-void transform_pair(const std::uint8_t* const* first, const std::uint8_t* const* second, std::int64_t channel,
-                    std::int16_t centre, std::int16_t* to, std::int64_t step) {
-  const Shorts centres = Shorts{} + centre;
-  transform<kSize, kPointsOf>(
+// Of numbers that are all c, a window's transform is 36 c at point (1, 1) and 0 at all others: Bᵀ makes (0, -6 c, 0, 0, 0, 0)
+// of six. So a centre is taken off there, and not off every pixel.
+void recentre_window(std::int16_t centre, std::int16_t* to, std::int64_t step) {
+  constexpr int kPoint = kWindow + 1, kTimes = 36;
+  Shorts point;
+  load_vector(to + kPoint * step, point);
+  store_vector(to + kPoint * step, point - static_cast<std::int16_t>(kTimes * centre));
+}
+
+template <typename Pairs>
+void transform_window_pair(const std::uint8_t* const* first, const std::uint8_t* const* second,
+                           std::int64_t channel, std::int16_t centre, std::int16_t* to, std::int64_t step) {
+  transform<kWindow, window_points>(
       [&](int pixel, Shorts& value) {
         Pairs::load_codes(first[pixel] + channel, second[pixel] + channel, value);
-        value -= centres;
       },
       to, step);
+  recentre_window(centre, to, step);
 }
 
 template <typename Pairs>
 void transform_window(const std::uint8_t* const* pixels, std::int64_t channel, std::int16_t centre,
                       std::int16_t* to, std::int64_t step) {
-  const Shorts centres = Shorts{} + centre;
   transform<kWindow, window_points>(
+      [&](int pixel, Shorts& value) { Pairs::load_codes(pixels[pixel] + channel, value); }, to, step);
+  recentre_window(centre, to, step);
+}
+
+template <typename Pairs>
+void transform_error_pair(const std::uint8_t* const* first, const std::uint8_t* const* second,
+                          std::int64_t channel, std::int16_t centre, std::int16_t* to, std::int64_t step) {
+  const Shorts centres = Shorts{} + centre;
+  transform<kTile, kernel_points<kTile>>(
       [&](int pixel, Shorts& value) {
-        Pairs::load_codes(pixels[pixel] + channel, value);
+        Pairs::load_codes(first[pixel] + channel, second[pixel] + channel, value);
         value -= centres;
       },
       to, step);
@@ -134,6 +153,7 @@ inline void outputs_of(const Words* m, Words* y) {
 template <int kSize, typename Take>
 inline void restore(const TransformedTiles& tiles, const Take& take) {
   Words rows[kSize][kWindow];
+#pragma GCC unroll 6
   for (int col = 0; col < kWindow; ++col) {
     Words m[kWindow], y[kSize];
     for (int row = 0; row < kWindow; ++row)
@@ -141,6 +161,7 @@ inline void restore(const TransformedTiles& tiles, const Take& take) {
     outputs_of<kSize>(m, y);
     for (int row = 0; row < kSize; ++row) rows[row][col] = y[row];
   }
+#pragma GCC unroll 4
   for (int row = 0; row < kSize; ++row) {
     Words y[kSize];
     outputs_of<kSize>(rows[row], y);
@@ -219,8 +240,8 @@ void pair_rows(const PairRows& r, int vectors) {
 
 template <typename Pairs>
 constexpr WinogradKernels kWinograd{pair_rows<Pairs>,
-                                    transform_pair<Pairs, kWindow, window_points>,
-                                    transform_pair<Pairs, kTile, kernel_points<kTile>>,
+                                    transform_window_pair<Pairs>,
+                                    transform_error_pair<Pairs>,
                                     transform_window<Pairs>,
                                     transform_kernel,
                                     add_kernel_sums,
