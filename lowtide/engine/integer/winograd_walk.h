@@ -91,7 +91,12 @@ class WinogradWalk {
  public:
   WinogradWalk(const WinogradCall& call, const WinogradWeights& weights, const Rows& rows,
                const TileKernels& tiles)
-      : call_(call), weights_(weights), rows_(rows), kernels_(tiles.winograd) {}
+      : call_(call),
+        weights_(weights),
+        rows_(rows),
+        kernels_(tiles.winograd),
+        out_(call.out.data_ptr<float>()),
+        row_floats_(call.grid.cols * call.out.size(1)) {}
 
   void run() const {
     const TileGrid& grid = call_.grid;
@@ -116,6 +121,7 @@ class WinogradWalk {
     std::int16_t* windows;  // [point][tile][channel]
     std::int32_t* product;  // [point][tile][lane of the block]
     std::int32_t* sum;      // [plane][strip][row][column][lane of the block]
+    const float** beside;   // what will be looked at beside each strip's results, or null
   };
 
   std::int64_t item_of(std::int64_t strip) const { return strip / call_.grid.tile_rows; }
@@ -123,7 +129,6 @@ class WinogradWalk {
   std::int64_t row_sums(const Block& block) const {
     return call_.grid.tile_cols * kTile * block.vectors * kLanes;
   }
-  std::int64_t out_channels() const { return call_.out.size(1); }
 
   void work(std::int64_t first, std::int64_t last) const {
     const TileGrid& grid = call_.grid;
@@ -132,6 +137,10 @@ class WinogradWalk {
     for (std::int64_t strip = first * grid.tile_rows; strip < last * grid.tile_rows; strip += at_once) {
       const Strips strips{strip, std::min(at_once, last * grid.tile_rows - strip)};
       const Buffers buffers = reserve(strips);
+      for (std::int64_t i = 0; i < strips.count; ++i) {
+        const float* image = call_.watcher ? call_.watcher->beside(item_of(strip + i)) : nullptr;
+        buffers.beside[i] = image ? image + row_of(strip + i) * row_floats_ : nullptr;
+      }
       transform(strips, buffers.windows);
       for (const Block& block : weights_.blocks) {
         multiply(strips, block, buffers);
@@ -147,10 +156,11 @@ class WinogradWalk {
   Buffers reserve(const Strips& strips) const {
     thread_local Scratch<std::int16_t> windows;
     thread_local Scratch<std::int32_t> product, sum;
+    thread_local Scratch<const float*> beside;
     const std::int64_t tiles = strips.count * call_.grid.tile_cols, lanes = kMostVectors * kLanes;
     return {windows.at_least(kPoints * point_step(tiles * call_.source.channels)),
             product.at_least(kPoints * sum_step(tiles * lanes)),
-            sum.at_least(weights_.planes * tiles * kTile * kTile * lanes)};
+            sum.at_least(weights_.planes * tiles * kTile * kTile * lanes), beside.at_least(strips.count)};
   }
 
   void transform(const Strips& strips, std::int16_t* windows) const {
@@ -174,7 +184,7 @@ class WinogradWalk {
       for (std::int64_t first = 0; first < channels; first += call_.at_once) {
         const std::int64_t pairs = std::min(call_.at_once, channels - first) / kPair;
         for (std::int64_t point = 0; point < kPoints; ++point) {
-          if (block.first == 0 && plane == 0 && first == 0) fetch_share(strips, point);
+          if (block.first == 0 && plane == 0 && first == 0) fetch_share(strips, buffers.beside, point);
           kernels_.pair_rows({buffers.windows + point * point_step(tiles * channels) + first, channels, kPair,
                               weights_.at(plane, block, point, first / kPair), pairs, tiles,
                               buffers.product + point * sum_step(tiles * lanes)},
@@ -198,20 +208,17 @@ class WinogradWalk {
   }
 
   // A share of the memory that the results go to, and of what will be looked at beside them.
-  LOWTIDE_FETCHES void fetch_share(const Strips& strips, std::int64_t point) const {
+  LOWTIDE_FETCHES void fetch_share(const Strips& strips, const float* const* beside,
+                                   std::int64_t point) const {
     constexpr std::int64_t kLine = 64 / sizeof(float);
-    const TileGrid& grid = call_.grid;
-    const std::int64_t row_floats = grid.cols * out_channels();
-    for (std::int64_t strip = strips.first; strip < strips.first + strips.count; ++strip) {
-      const std::int64_t rows = std::min<std::int64_t>(kTile, grid.rows - row_of(strip));
-      const std::int64_t lines = (rows * row_floats + kLine - 1) / kLine, item = item_of(strip);
-      const float* out = call_.out.data_ptr<float>() + (item * grid.rows + row_of(strip)) * row_floats;
-      const float* beside = call_.watcher ? call_.watcher->beside(item) : nullptr;
-      if (beside) beside += row_of(strip) * row_floats;
-      const std::int64_t first = lines * point / kPoints * kLine,
-                         last = lines * (point + 1) / kPoints * kLine;
-      fetch<Fetch::kToWrite>(out + first, last - first);
-      if (beside) fetch<Fetch::kToReadLater>(beside + first, last - first);
+    for (std::int64_t i = 0; i < strips.count; ++i) {
+      const std::int64_t item = item_of(strips.first + i), row = row_of(strips.first + i);
+      const std::int64_t rows = std::min<std::int64_t>(kTile, call_.grid.rows - row);
+      const std::int64_t lines = (rows * row_floats_ + kLine - 1) / kLine;
+      const std::int64_t first = lines * point / kPoints * kLine;
+      const std::int64_t count = lines * (point + 1) / kPoints * kLine - first;
+      fetch<Fetch::kToWrite>(out_ + (item * call_.grid.rows + row) * row_floats_ + first, count);
+      if (beside[i]) fetch<Fetch::kToReadLater>(beside[i] + first, count);
     }
   }
 
@@ -232,6 +239,8 @@ class WinogradWalk {
   const WinogradWeights& weights_;
   const Rows& rows_;
   const WinogradKernels& kernels_;
+  const float* const out_;
+  const std::int64_t row_floats_;  // of the result
 };
 
 // Summed channels in equal parts, each with sums of at most `most` channels; even.
