@@ -6,8 +6,22 @@
 namespace lowtide::cpu {
 namespace {
 
-// Σ d and Σ d² of every lane, d being the distance from the lane's first number: numbers that lie close together far from 0
-// keep their digits so. As that number is one of the n, Σ d² is at most n + 1 times the sum of squares about the mean.
+// Squares about the mean, looked for again: Σ (d - Σ d / n)².
+LOWTIDE_SIMD void square_again(const float* x, std::int64_t n, std::int64_t period, const float* sum,
+                               float* squares) {
+  std::fill_n(squares, period, 0.0f);
+  for (std::int64_t row = 0; row < n; row += period) {
+    for (std::int64_t lane = 0; lane < std::min(period, n - row); ++lane) {
+      const float count = static_cast<float>((n - lane + period - 1) / period);
+      const float distance = x[row + lane] - x[lane] - sum[lane] / count;
+      squares[lane] += distance * distance;
+    }
+  }
+}
+
+// Σ d of every lane, d being the distance from the lane's first number, and Σ d² about its mean: numbers that lie close
+// together far from 0 keep their digits so. Where the first number itself lies far from the others, most of Σ d² is taken
+// off again and few digits are left: then there is a second look.
 LOWTIDE_SIMD void lane_moments(const float* x, std::int64_t n, std::int64_t period, float* sum,
                                float* squares, float* low, float* high) {
   const std::int64_t whole = n / kStrip * kStrip;
@@ -45,6 +59,15 @@ LOWTIDE_SIMD void lane_moments(const float* x, std::int64_t n, std::int64_t peri
     low[lane] = std::min(low[lane], x[i]);
     high[lane] = std::max(high[lane], x[i]);
   }
+  constexpr float kFar = 32;  // a first number 5.6 deviations away
+  bool far = false;
+  for (std::int64_t lane = 0; lane < std::min(n, period); ++lane) {
+    const auto count = static_cast<double>((n - lane + period - 1) / period);
+    const float all = squares[lane];
+    squares[lane] = static_cast<float>(all - static_cast<double>(sum[lane]) * sum[lane] / count);
+    far |= all > kFar * squares[lane];
+  }
+  if (far) square_again(x, n, period, sum, squares);
 }
 
 }  // namespace
@@ -93,10 +116,9 @@ void ChannelMoments::join_channel(std::int64_t channel, ChannelStatistics& resul
       if (more <= 0) continue;
       const auto at = static_cast<std::size_t>(i * layout_->period + lane);
       const auto n = static_cast<double>(more);
-      const double sum = sum_[at], about_mean = squares_[at] - sum * sum / n;
-      const double distance = static_cast<double>(x_[layout_->begin(i) + lane]) + sum / n - mean;
+      const double distance = static_cast<double>(x_[layout_->begin(i) + lane]) + sum_[at] / n - mean;
       const double share = n / (count + n);
-      squares += about_mean + distance * distance * count * share;
+      squares += squares_[at] + distance * distance * count * share;
       mean += distance * share;
       count += n;
       low = std::min(low, low_[at]);

@@ -52,6 +52,17 @@ TEST_P(NormKernels, StatisticsAreThoseOfDoublePrecision) {
   EXPECT_TRUE(same(torch::tensor(s.high), x_.amax({0, 2, 3})));
 }
 
+// Numbers close together far from 0; and a first number, which distances are taken from, far from all others.
+TEST_P(NormKernels, StatisticsKeepTheirDigits) {
+  torch::Tensor outlier = x_.clone();
+  outlier.slice(2, 0, 1).slice(3, 0, 1).fill_(1000);
+  for (const torch::Tensor& x : {x_ * 0.01 + 1000, outlier}) {
+    const torch::Tensor exact = x.to(torch::kDouble).var({0, 2, 3}, false);
+    const torch::Tensor variance = torch::tensor(cpu::ChannelMoments().of(x).variance).to(torch::kDouble);
+    EXPECT_TRUE(torch::allclose(variance, exact, 1e-5, 1e-10));
+  }
+}
+
 TEST_P(NormKernels, RangeOfTheResultIsExact) {
   for (const bool relu : {false, true}) {
     const cpu::ChannelMap m = map(relu);
