@@ -12,8 +12,8 @@ LOWTIDE_SIMD void square_again(const float* x, std::int64_t n, std::int64_t peri
   std::fill_n(squares, period, 0.0f);
   for (std::int64_t row = 0; row < n; row += period) {
     for (std::int64_t lane = 0; lane < std::min(period, n - row); ++lane) {
-      const float count = static_cast<float>((n - lane + period - 1) / period);
-      const float distance = x[row + lane] - x[lane] - sum[lane] / count;
+      const std::int64_t count = (n - lane + period - 1) / period;
+      const float distance = x[row + lane] - x[lane] - sum[lane] / static_cast<float>(count);
       squares[lane] += distance * distance;
     }
   }
@@ -62,9 +62,10 @@ LOWTIDE_SIMD void lane_moments(const float* x, std::int64_t n, std::int64_t peri
   constexpr float kFar = 32;  // a first number 5.6 deviations away
   bool far = false;
   for (std::int64_t lane = 0; lane < std::min(n, period); ++lane) {
-    const auto count = static_cast<double>((n - lane + period - 1) / period);
+    const std::int64_t count = (n - lane + period - 1) / period;
     const float all = squares[lane];
-    squares[lane] = static_cast<float>(all - static_cast<double>(sum[lane]) * sum[lane] / count);
+    squares[lane] =
+        static_cast<float>(all - static_cast<double>(sum[lane]) * sum[lane] / static_cast<double>(count));
     far |= all > kFar * squares[lane];
   }
   if (far) square_again(x, n, period, sum, squares);
