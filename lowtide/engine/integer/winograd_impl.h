@@ -64,7 +64,7 @@ inline void kernel_points(const Shorts* w, Shorts* t) {
 }
 
 // Both dimensions: load(pixel, Shorts&) for each of the kSize · kSize pixels. Unrolled, as restore() is: what stands at an
-// index that is known can stay in a register, and to store a vector takes as long as four additions.
+// index that is known can stay in a register.
 template <int kSize, void (*kPointsOf)(const Shorts*, Shorts*), typename Load>
 inline void transform(const Load& load, std::int16_t* to, std::int64_t step) {
   Shorts rows[kWindow][kSize];  // transformed down the columns
