@@ -52,12 +52,31 @@ LOWTIDE_SIMD void fill_anywhere(const NoiseCounter& counter, std::int64_t first,
 #if defined(__x86_64__)
 #define LOWTIDE_AVX512 __attribute__((target("avx512f")))
 
-// The upper halves of the sixteen 64-bit products of a word each: even lanes are multiplied in place, odd ones
-// shifted down.
-LOWTIDE_AVX512 inline __m512i high_product(__m512i words, __m512i multiplier) {
-  const __m512i even = _mm512_mul_epu32(words, multiplier);
-  const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(words, 32), multiplier);
-  return _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), 0xaaaa, odd);
+// Eight Philox blocks in step. Their words stand in the lower halves of 64-bit lanes, where products are read from and left
+// whole; what stands in the upper halves counts for nothing.
+struct Blocks {
+  __m512i c0, c1, c2, c3;
+};
+
+struct RoundKeys {
+  __m512i key0, key1;
+};
+
+LOWTIDE_AVX512 inline void next_round(Blocks& blocks, const RoundKeys& keys) {
+  constexpr int kXor3 = 0x96;  // the truth table of a ^ b ^ c
+  const __m512i multiplier0 = _mm512_set1_epi32(static_cast<int>(Philox::kMultiplier0));
+  const __m512i multiplier1 = _mm512_set1_epi32(static_cast<int>(Philox::kMultiplier1));
+  const __m512i product0 = _mm512_mul_epu32(blocks.c0, multiplier0);
+  const __m512i product1 = _mm512_mul_epu32(blocks.c2, multiplier1);
+  blocks.c0 = _mm512_ternarylogic_epi32(_mm512_srli_epi64(product1, 32), blocks.c1, keys.key0, kXor3);
+  blocks.c2 = _mm512_ternarylogic_epi32(_mm512_srli_epi64(product0, 32), blocks.c3, keys.key1, kXor3);
+  blocks.c1 = product1;
+  blocks.c3 = product0;
+}
+
+// The words of sixteen blocks side by side.
+LOWTIDE_AVX512 inline __m512i interleave(__m512i even, __m512i odd) {
+  return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA);
 }
 
 LOWTIDE_AVX512 inline void store_halves(float* noise, __m512i word) {
@@ -72,30 +91,27 @@ LOWTIDE_AVX512 inline void store_halves(float* noise, __m512i word) {
 // A compiler that sees the plain loop makes 64-bit lanes of its products, and three times the instructions.
 LOWTIDE_AVX512 void fill_avx512(const NoiseCounter& counter, std::int64_t first, std::int64_t n,
                                 float* noise) {
-  const __m512i multiplier0 = _mm512_set1_epi32(static_cast<int>(Philox::kMultiplier0));
-  const __m512i multiplier1 = _mm512_set1_epi32(static_cast<int>(Philox::kMultiplier1));
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  constexpr int kXor3 = 0x96;  // the truth table of a ^ b ^ c
+  const __m512i c1 = _mm512_set1_epi32(static_cast<int>(counter.c1));
+  const __m512i c2 = _mm512_set1_epi32(static_cast<int>(counter.c2));
+  const __m512i c3 = _mm512_set1_epi32(static_cast<int>(counter.c3));
+  RoundKeys keys[Philox::kRounds];
+  for (std::uint32_t round = 0; round < Philox::kRounds; ++round) {
+    keys[round] = {_mm512_set1_epi32(static_cast<int>(counter.key0 + round * Philox::kWeyl0)),
+                   _mm512_set1_epi32(static_cast<int>(counter.key1 + round * Philox::kWeyl1))};
+  }
   for (std::int64_t done = 0; done < n; done += kNoiseBlock) {
-    __m512i c0 = _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<int>(counter_at(first + done))));
-    __m512i c1 = _mm512_set1_epi32(static_cast<int>(counter.c1));
-    __m512i c2 = _mm512_set1_epi32(static_cast<int>(counter.c2));
-    __m512i c3 = _mm512_set1_epi32(static_cast<int>(counter.c3));
-    std::uint32_t key0 = counter.key0, key1 = counter.key1;
+    const __m512i c0 = _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<int>(counter_at(first + done))));
+    Blocks even{c0, c1, c2, c3}, odd{_mm512_srli_epi64(c0, 32), c1, c2, c3};
+#pragma GCC unroll 7  // else the keys are not kept in registers
     for (int round = 0; round < Philox::kRounds; ++round) {
-      const __m512i high0 = high_product(c0, multiplier0), low0 = _mm512_mullo_epi32(c0, multiplier0);
-      const __m512i high1 = high_product(c2, multiplier1), low1 = _mm512_mullo_epi32(c2, multiplier1);
-      c0 = _mm512_ternarylogic_epi32(high1, c1, _mm512_set1_epi32(static_cast<int>(key0)), kXor3);
-      c2 = _mm512_ternarylogic_epi32(high0, c3, _mm512_set1_epi32(static_cast<int>(key1)), kXor3);
-      c1 = low1;
-      c3 = low0;
-      key0 += Philox::kWeyl0;
-      key1 += Philox::kWeyl1;
+      next_round(even, keys[round]);
+      next_round(odd, keys[round]);
     }
-    store_halves(noise + done, c0);
-    store_halves(noise + done + 2 * kNoiseLanes, c1);
-    store_halves(noise + done + 4 * kNoiseLanes, c2);
-    store_halves(noise + done + 6 * kNoiseLanes, c3);
+    store_halves(noise + done, interleave(even.c0, odd.c0));
+    store_halves(noise + done + 2 * kNoiseLanes, interleave(even.c1, odd.c1));
+    store_halves(noise + done + 4 * kNoiseLanes, interleave(even.c2, odd.c2));
+    store_halves(noise + done + 6 * kNoiseLanes, interleave(even.c3, odd.c3));
   }
 }
 #endif
