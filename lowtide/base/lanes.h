@@ -22,6 +22,14 @@ using Bytes = std::uint8_t __attribute__((vector_size(16)));
     std::memcpy(&loaded_, (from), sizeof(type)); \
     loaded_;                                     \
   })
+// Sixteen bytes as Ints. By assignment: GCC 12 takes a __builtin_convertvector to lanes of four times the size apart, byte by
+// byte.
+#define LOWTIDE_LOAD_BYTES(from)                                    \
+  ({                                                                \
+    Ints wide_;                                                     \
+    for (int k_ = 0; k_ < kSimdLanes; ++k_) wide_[k_] = (from)[k_]; \
+    wide_;                                                          \
+  })
 #define LOWTIDE_STORE(to, value)                  \
   do {                                            \
     const auto stored_ = (value);                 \

@@ -44,7 +44,7 @@ LOWTIDE_SIMD void gradient_sums(const BackSpan& span, std::int64_t n, std::int64
       Ints signs[kStripVectors]{};
       if constexpr (kSigns == Signs::kStored) {
         for (int k = 0; k < kStripVectors; ++k) {
-          signs[k] = __builtin_convertvector(LOWTIDE_LOAD(Bytes, span.positive + row + k * kSimdLanes), Ints);
+          signs[k] = LOWTIDE_LOAD_BYTES(span.positive + row + k * kSimdLanes);
         }
       }
       for (std::int32_t bit = 1; bit < 1 << kSignsAByte && i < whole; bit <<= 1, i += period) {
