@@ -7,7 +7,6 @@
 #include "lowtide/base/lanes.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/tiles.h"
-#include "lowtide/quant/pieces.h"
 
 namespace lowtide::integer {
 namespace {
@@ -194,24 +193,6 @@ void pack_column_quad(const std::uint8_t* from, std::int64_t pixel_step, std::in
   store(packed + 48, interleave_high(even_high, odd_high));
 }
 
-constexpr std::int64_t kSumBlock = 256;  // sixteen AVX-512 registers of sums
-
-LOWTIDE_SIMD void sum_block(const std::uint8_t* code, std::int64_t items, std::int64_t step, std::int64_t n,
-                            std::int32_t* sum) {
-  std::array<std::int32_t, kSumBlock> total{};
-  if (n == kSumBlock) {
-    for (std::int64_t item = 0; item < items; ++item) {
-      for (std::int64_t i = 0; i < kSumBlock; ++i)
-        total[static_cast<std::size_t>(i)] += code[item * step + i];
-    }
-  } else {
-    for (std::int64_t item = 0; item < items; ++item) {
-      for (std::int64_t i = 0; i < n; ++i) total[static_cast<std::size_t>(i)] += code[item * step + i];
-    }
-  }
-  std::copy_n(total.begin(), n, sum);
-}
-
 }  // namespace
 
 void pack_quads(const Plan& plan, const ImageCodes& image, std::int64_t first, std::int64_t rows,
@@ -270,16 +251,6 @@ LOWTIDE_SIMD void sum_taps(const std::int32_t* sums, const std::int32_t* taps, s
     const std::int32_t* from = sums + taps[tap] / kQuad;
     for (std::int64_t pixel = whole; pixel < pixels; ++pixel) box[pixel] += from[pixel];
   }
-}
-
-void sum_over_items(const std::uint8_t* code, std::int64_t items, std::int64_t elements, std::int32_t* sum) {
-  const std::int64_t blocks = (elements + kSumBlock - 1) / kSumBlock;
-  // A core adds some 10 codes a nanosecond: a second thread pays from some 100,000 on.
-  const std::int64_t least = std::max<std::int64_t>(1, 100'000 / (kSumBlock * items));
-  for_each_piece(blocks, least, [&](std::int64_t block) {
-    const std::int64_t first = block * kSumBlock;
-    sum_block(code + first, items, elements, std::min(kSumBlock, elements - first), sum + first);
-  });
 }
 
 }  // namespace lowtide::integer

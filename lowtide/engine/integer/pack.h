@@ -46,7 +46,4 @@ void pack_columns(const ImageCodes& image, std::int64_t rows, std::int64_t cols,
 void sum_taps(const std::int32_t* sums, const std::int32_t* taps, std::size_t count, std::int64_t pixels,
               std::int32_t* box);
 
-// sum[i] = Σ_n code[n · elements + i]
-void sum_over_items(const std::uint8_t* code, std::int64_t items, std::int64_t elements, std::int32_t* sum);
-
 }  // namespace lowtide::integer
