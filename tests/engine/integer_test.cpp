@@ -80,7 +80,7 @@ TEST_P(EachInstructionSet, TransformsExactly) {
   for (const ConvShape& shape : kTransformedShapes) {
     ASSERT_TRUE(integer::suits_winograd(shape, integer::kWeightGradientsWorth));
     ASSERT_EQ(integer::suits_winograd(shape, integer::kInputGradientsWorth), shape.weight[1] >= 32);
-    ASSERT_EQ(integer::suits_winograd(shape, integer::kOutputsWorth), shape.weight[1] >= 64);
+    ASSERT_EQ(integer::suits_winograd(shape, integer::kOutputsWorth), shape.weight[1] >= 32);
     for (const int bits : {8, 3}) {
       SCOPED_TRACE(testing::Message() << torch::IntArrayRef(shape.input) << " to "
                                       << torch::IntArrayRef(shape.weight) << ", " << bits << " bits");

@@ -53,7 +53,7 @@ struct WinogradWorth {
   std::int64_t tiles_a_channel;  // weights are transformed once, or sums transformed back, for all tiles
   std::int64_t images;           // where threads share out whole images
 };
-inline constexpr WinogradWorth kOutputsWorth{64, 4, 8}, kInputGradientsWorth{32, 4, 8},
+inline constexpr WinogradWorth kOutputsWorth{32, 4, 8}, kInputGradientsWorth{32, 4, 8},
     kWeightGradientsWorth{16, 1, 1};
 
 // Whether a convolution of this shape is 3×3 in steps of one, has that, and tiles that are mostly used.
