@@ -17,6 +17,17 @@ at::Tensor Engine::multiply(const Quantized& a, const PreparedOperand& b) const 
   return product(a, b.codes, {.transpose_b = b.transposed});
 }
 
+at::Tensor pixels_apart(const at::Tensor& images, const std::array<std::int64_t, 2>& steps) {
+  return images.slice(2, 0, images.size(2), steps[0]).slice(3, 0, images.size(3), steps[1]);
+}
+
+at::Tensor add_onto(at::Tensor& dx, const at::Tensor& onto, const ConvShape& shape) {
+  if (!onto.defined()) return dx;
+  if (onto.sizes() == dx.sizes()) return dx.add_(onto);
+  pixels_apart(dx, shape.stride).add_(onto);
+  return dx;
+}
+
 std::vector<std::string> engine_names() { return {"simulated", "integer"}; }
 
 std::string choose_engine(const std::string& asked, const std::string& device) {

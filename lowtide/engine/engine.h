@@ -71,7 +71,8 @@ class Engine {
 
   virtual at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape,
                             ImageWatcher* watcher = nullptr) const = 0;
-  // Added to `onto` where that is given, which may be written over.
+  // Added to `onto` where that is given: a tensor like the result, which may be written over; or the pixels that lie a stride
+  // apart, from the first on, at which alone a 1×1 convolution in the same steps has a gradient.
   virtual at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
                                            const at::Tensor& onto = {},
                                            ImageWatcher* watcher = nullptr) const = 0;
@@ -90,6 +91,12 @@ class Engine {
   // same with the transposed matrix.
   virtual at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const = 0;
 };
+
+// Of images, the pixels that lie so far apart, from the first on: a view.
+at::Tensor pixels_apart(const at::Tensor& images, const std::array<std::int64_t, 2>& steps);
+
+// For engines' conv2d_input_gradient: adds `onto`, where there is one, when the product is there.
+at::Tensor add_onto(at::Tensor& dx, const at::Tensor& onto, const ConvShape& shape);
 
 // The engines of this build, the reference first.
 std::vector<std::string> engine_names();

@@ -44,8 +44,9 @@ at::Tensor IntegerEngine::conv2d_input_gradient(const Quantized& dy, const Quant
     return simulated_.conv2d_input_gradient(dy, w, shape, onto);
   }
   if (integer::is_depthwise(shape)) {
-    if (!onto.defined()) return integer::depthwise_input_gradient(dy, w, shape, watcher, tiles_);
-    return integer::depthwise_input_gradient(dy, w, shape, nullptr, tiles_).add_(onto);
+    at::Tensor dx =
+        integer::depthwise_input_gradient(dy, w, shape, onto.defined() ? nullptr : watcher, tiles_);
+    return add_onto(dx, onto, shape);
   }
   return integer::conv2d_input_gradient(dy, w, shape, onto, watcher, tiles_);
 }

@@ -129,7 +129,7 @@ at::Tensor SimulatedEngine::conv2d_input_gradient(const Quantized& dy, const Qua
   if (is_matrix_product(shape, error)) {
     at::Tensor dx =
         as_image(at::mm(as_rows(error), decode(w).reshape({shape.weight[0], shape.weight[1]})), error);
-    return onto.defined() ? dx.add_(onto) : dx;
+    return add_onto(dx, onto, shape);
   }
   const at::Tensor weight = decode(w);
   at::Tensor dx = is_small(shape, error) ? image_by_image(shape, error,
@@ -137,7 +137,7 @@ at::Tensor SimulatedEngine::conv2d_input_gradient(const Quantized& dy, const Qua
                                                             return input_gradient(image, weight, one);
                                                           })
                                          : input_gradient(error, weight, shape);
-  return onto.defined() ? dx.add_(onto) : dx;
+  return add_onto(dx, onto, shape);
 }
 
 at::Tensor SimulatedEngine::conv2d_weight_gradient(const Quantized& dy, const Quantized& x,

@@ -25,6 +25,7 @@ class Activation {
   c10::intrusive_ptr<ConvCall> producer;  // the convolution whose output this is
   c10::intrusive_ptr<NormCall> pending;
   c10::intrusive_ptr<NormCall> normalisation;  // that made the value
+  c10::intrusive_ptr<ConvCall> summed_by;  // the convolution that sums the gradients of the value's readers
 
  private:
   std::shared_ptr<Quantized> codes_ = std::make_shared<Quantized>();

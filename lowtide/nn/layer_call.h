@@ -53,6 +53,13 @@ struct ConvCall : LayerCall {
   at::Tensor bias;                               // undefined without one
   std::unique_ptr<cpu::ChannelMoments> moments;  // of the output, where a normalisation is to be expected
 
+  // Where only pixels so far apart were read (strided_input.h): `shape` and `input` are of these alone.
+  std::array<std::int64_t, 2> steps{1, 1};
+  std::array<std::int64_t, 4> whole_input{};
+
+  c10::intrusive_ptr<ConvCall> summed_by;  // reads the same input, and sums the gradients of both
+  at::Tensor gradient_of_pixels;           // what the other of the two handed over
+
   at::Tensor output(ImageWatcher* watcher = nullptr) const;
   // Whether whoever needs the output in its backward pass had better compute it again than keep it.
   bool output_is_cheap() const;

@@ -3,6 +3,7 @@
 #include "lowtide/base/fetch.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/nn/norm_layout.h"
+#include "lowtide/nn/placeholder.h"
 
 namespace lowtide::cpu {
 namespace {
@@ -237,8 +238,7 @@ MapGradients MapBackward::of(const at::Tensor& gradient, bool wants_residual,
   if (wants_residual) result.residual = masked;
   const Terms terms = finish_sums(masked, result);
   if (as_codes) {
-    static const at::Tensor placeholder = at::full({1, 1, 1, 1}, std::numeric_limits<float>::quiet_NaN());
-    result.input = placeholder.expand(x_.sizes());
+    result.input = placeholder(x_.sizes());
     result.input_range = range_of_gradient(terms);
     result.input_codes = encode_gradient(terms, result.input_range, *as_codes);
   } else {

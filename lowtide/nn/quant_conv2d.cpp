@@ -4,6 +4,8 @@
 
 #include "lowtide/base/torch_compat.h"
 #include "lowtide/nn/layer_call.h"
+#include "lowtide/nn/placeholder.h"
+#include "lowtide/nn/strided_input.h"
 
 namespace lowtide {
 namespace {
@@ -52,7 +54,7 @@ class ConvFunction : public torch::autograd::Function<ConvFunction> {
                                                  const torch::autograd::variable_list& gradients) {
     const auto call = c10::static_intrusive_pointer_cast<ConvCall>(context->saved_data["call"].toCapsule());
     const ConvGradients result = convolve_backward(gradients[0], *call);
-    return {result.input, result.weight, result.bias, {}};
+    return {whole_input_gradient(result.input, *call), result.weight, result.bias, {}};
   }
 };
 
@@ -77,7 +79,9 @@ class BranchFunction : public torch::autograd::Function<BranchFunction> {
     if (const auto norm = context->saved_data.find("norm"); norm != context->saved_data.end()) {
       watcher = c10::static_intrusive_pointer_cast<NormCall>(norm->second.toCapsule())->gradient_watcher();
     }
-    const ConvGradients result = convolve_backward(gradients[0], *call, gradients[1], watcher);
+    const at::Tensor other = is_placeholder(gradients[1]) ? call->gradient_of_pixels : gradients[1];
+    const ConvGradients result = convolve_backward(gradients[0], *call, other, watcher);
+    call->gradient_of_pixels.reset();
     return {result.input, result.weight, result.bias, {}, {}};
   }
 };
@@ -147,6 +151,8 @@ Activation QuantConv2dImpl::forward(const Activation& x) {
   const auto call = start(x.value);
   call->input_range = input_range_.of(x, call->bits.forward, is_training());
   call->input = x.encoded(call->input_range, call->bits.forward);
+  call->summed_by = x.summed_by;
+  keep_only_what_is_read(*call);
   return finish(ConvFunction::apply(x.value, weight, optional(bias), call), call);
 }
 
@@ -159,6 +165,7 @@ std::pair<Activation, Activation> QuantConv2dImpl::branch(const Activation& x) {
       BranchFunction::apply(x.value, weight, optional(bias), x.normalisation, call);
   Activation other = x;
   other.value = outputs[1];
+  other.summed_by = call;
   return {finish(outputs[0], call), other};
 }
 

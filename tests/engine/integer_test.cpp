@@ -240,6 +240,28 @@ TEST(IntegerEngine, AWatcherIsToldOfEveryImageOnceWhenItIsComplete) {
   }
 }
 
+// As a 1×1 convolution in the same steps hands its gradient over.
+TEST_P(EachInstructionSet, AddsToPixelsAStrideApart) {
+  const std::vector<ConvShape> shapes{{{2, 18, 9, 6}, {20, 18, 3, 3}, {2, 2}, {1, 1}, 1},
+                                      {{2, 16, 7, 8}, {16, 16, 3, 3}, {2, 3}, {0, 1}, 1},
+                                      {{2, 12, 6, 6}, {24, 6, 3, 3}, {2, 2}, {1, 1}, 2},
+                                      {{2, 19, 6, 9}, {19, 1, 3, 3}, {2, 2}, {1, 1}, 19}};
+  for (const ConvShape& shape : shapes) {
+    SCOPED_TRACE(testing::Message() << torch::IntArrayRef(shape.input));
+    const Operands o = operands(shape, 8);
+    const torch::Tensor dx = engine_.conv2d_input_gradient(o.dy, o.w, shape);
+    const torch::Tensor pixels = normal(pixels_apart(dx, shape.stride).sizes(), 4);
+    torch::Tensor expected = dx.clone();
+    pixels_apart(expected, shape.stride).add_(pixels);
+    for (const auto format : {torch::MemoryFormat::ChannelsLast, torch::MemoryFormat::Contiguous}) {
+      const torch::Tensor onto = pixels.contiguous(format);
+      EXPECT_TRUE(close_to(engine_.conv2d_input_gradient(o.dy, o.w, shape, onto), expected, 1e-6));
+      EXPECT_TRUE(close_to(SimulatedEngine().conv2d_input_gradient(o.dy, o.w, shape, onto), expected, 4e-6));
+      EXPECT_TRUE(same(onto, pixels)) << "only what is like the result may be written over";
+    }
+  }
+}
+
 TEST(IntegerEngine, NotFiniteRangesStayVisible) {
   for (const std::int64_t channels : {16, 32}) {  // directly, and transformed
     const ConvShape shape{{32, channels, 8, 8}, {channels, channels, 3, 3}, {1, 1}, {1, 1}, 1};

@@ -25,7 +25,6 @@ namespace lowtide::integer {
 namespace {
 
 struct GradientEpilogue {
-  bool adds = false;  // to what is there
   std::int64_t channels = 0;
   std::int64_t padded = 0;  // channels, to whole vectors; there are three vectors of sums for each
   std::size_t col_classes = 0;
@@ -64,18 +63,20 @@ LOWTIDE_SIMD void finish(const GradientEpilogue& e, const SumRow& r) {
           (__builtin_convertvector(sum1, Floats) * 0x1p8f + __builtin_convertvector(sum2, Floats));
       Floats dx = whole * factor + (static_cast<float>(box + terms) * box_factor + value);
       float* out = r.out + i * r.out_step + first;
+      [[maybe_unused]] const float* onto = kAdds ? r.onto + i * r.onto_step + first : nullptr;
       if (lanes >= kLanes) {
-        if (kAdds) dx += LOWTIDE_LOAD(Floats, out);
+        if (kAdds) dx += LOWTIDE_LOAD(Floats, onto);
         LOWTIDE_STORE(out, dx);
       } else {
-        for (std::int64_t lane = 0; lane < lanes; ++lane) out[lane] = kAdds ? out[lane] + dx[lane] : dx[lane];
+        for (std::int64_t lane = 0; lane < lanes; ++lane)
+          out[lane] = kAdds ? onto[lane] + dx[lane] : dx[lane];
       }
     }
   }
 }
 
 void GradientEpilogue::row(const SumRow& r) const {
-  const auto finish_row = adds ? finish<true> : finish<false>;
+  const auto finish_row = r.onto ? finish<true> : finish<false>;
   finish_row(*this, r);
 }
 
@@ -190,7 +191,6 @@ void planes_gradient(const Quantized& dy, const Quantized& w, const ConvShape& s
           {PackedWeights(kPlanes * vectors_for(inputs), static_cast<std::int64_t>(phase.taps.size()),
                          quads_for(outputs), /*threes=*/true),
            make_epilogue(fixed, shape, phase, error, outputs)});
-      operands.back().epilogue.adds = to.adds;
       pack_weights(fixed, shape, phase, outputs, operands.back().weights);
     }
   }
@@ -201,7 +201,8 @@ void planes_gradient(const Quantized& dy, const Quantized& w, const ConvShape& s
                        inputs,
                        error.shift,
                        to.dx,
-                       to.watcher};
+                       to.watcher,
+                       to.adds ? to.dx : to.pixels};
   DenseWalk<GradientEpilogue>(plan, call, operands, tiles).run(kPlanes * shape.macs() * shape.input[0]);
 }
 
@@ -209,11 +210,12 @@ void planes_gradient(const Quantized& dy, const Quantized& w, const ConvShape& s
 
 at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
                                  const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles) {
-  const bool adds = onto.defined() && onto.is_contiguous(at::MemoryFormat::ChannelsLast);
-  const bool adds_later = onto.defined() && !adds;
+  const bool whole = onto.defined() && onto.sizes() == shape.input;
+  const bool takes = onto.defined() && onto.is_contiguous(at::MemoryFormat::ChannelsLast);
+  const bool adds = takes && whole, adds_later = onto.defined() && !takes;
   at::Tensor dx =
       adds ? onto : at::empty(shape.input, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
-  const GradientTarget to{dx, adds, adds_later ? nullptr : watcher};
+  const GradientTarget to{dx, adds, takes && !whole ? onto : at::Tensor(), adds_later ? nullptr : watcher};
   const bool unit_stride = shape.stride[0] == 1 && shape.stride[1] == 1;
   if (suits_winograd(shape, kInputGradientsWorth)) {
     conv2d_winograd_gradient(dy, w, shape, to, tiles);
@@ -222,7 +224,7 @@ at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const 
   } else {
     planes_gradient(dy, w, shape, to, tiles);
   }
-  return adds_later ? dx.add_(onto) : dx;
+  return adds_later ? add_onto(dx, onto, shape) : dx;
 }
 
 }  // namespace lowtide::integer

@@ -67,8 +67,10 @@ struct SumRow {
   const std::int32_t* box = nullptr;  // Σ of the signed input codes under each pixel's valid taps
   std::size_t row_class = 0;
   const std::vector<Phase::Run>* runs = nullptr;
-  float* out = nullptr;       // of the row's first pixel, at the group's first channel
-  std::int64_t out_step = 0;  // floats from a pixel to the next
+  float* out = nullptr;         // of the row's first pixel, at the group's first channel
+  std::int64_t out_step = 0;    // floats from a pixel to the next
+  const float* onto = nullptr;  // added, where there is something
+  std::int64_t onto_step = 0;
 };
 
 // Operands of one phase within one group. Epilogue has: row(const SumRow&) const.
@@ -86,6 +88,8 @@ struct DenseCall {
   std::int32_t shift = 0;                          // see Affine
   at::Tensor out;
   ImageWatcher* watcher = nullptr;
+  at::Tensor
+      onto{};  // for the epilogue to add: like `out`, or only the pixels of the phase that has the first
 };
 
 template <typename Epilogue>
@@ -198,11 +202,31 @@ class DenseWalk {
         }
         dot.input = packed.code + (row - first) * row_pixels * kQuad;
         tiles_.dot_row(dot, block.vectors);
+        const Onto onto = onto_row(phase, item, row, group, first_float);
         operands.epilogue.row({block, sum, box + (row - first) * phase.cols,
                                static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(row)]),
-                               &phase.col_runs, out, pixel_step});
+                               &phase.col_runs, out, pixel_step, onto.first, onto.step});
       }
     }
+  }
+
+  struct Onto {
+    const float* first = nullptr;
+    std::int64_t step = 0;
+  };
+
+  // For the row of results that begins `first_float` into its image.
+  Onto onto_row(const Phase& phase, std::int64_t item, std::int64_t row, std::int64_t group,
+                std::int64_t first_float) const {
+    if (!call_.onto.defined()) return {};
+    const std::int64_t channels = call_.out_channels * call_.groups;
+    const float* onto = call_.onto.data_ptr<float>();
+    if (call_.onto.sizes() == call_.out.sizes()) {
+      return {onto + item * plan_.out_rows * plan_.out_cols * channels + first_float,
+              plan_.out_col_step * channels};
+    }
+    if (phase.first_row != 0 || phase.first_col != 0) return {};
+    return {onto + (item * phase.rows + row) * phase.cols * channels + group * call_.out_channels, channels};
   }
 
   const Plan& plan_;

@@ -21,6 +21,7 @@ at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const 
 struct GradientTarget {
   at::Tensor dx;
   bool adds = false;  // to what is there
+  at::Tensor pixels;  // added to those that lie a stride apart, where the stride is more than one
   ImageWatcher* watcher = nullptr;
 };
 // For kernels of three columns and more and a stride of one.
