@@ -240,17 +240,19 @@ at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const
   const std::uint8_t* input = x.code.data_ptr<std::uint8_t>();
   const std::uint8_t* error = dy.code.data_ptr<std::uint8_t>();
   const std::int64_t places = shape.weight[2] * shape.weight[3];
+  TapSums input_sums(x, shape, Met::kInputs);
   if (suits_winograd(shape, kWeightGradientsWorth)) {
     const Shifts shifts{Affine::of(dy).shift, Affine::of(x).zero};
-    const GradientSums edges(dy, x, shape, shifts);
-    const auto sums = winograd_weight_sums(shape, {input, error, shifts}, tiles);
+    const auto sums = winograd_weight_sums(shape, {input, error, shifts}, input_sums, tiles);
+    const GradientSums edges(dy, x, shape, shifts, input_sums);
     write_values(shape, edges, 0, {sums.get(), places * shape.weight[1], shape.weight[1], 1}, dw);
     return dw;
   }
   const Geometry g{shape};
   const std::int64_t padded = g.vectors * kLanes;
   const Shifts shifts{0, Affine::of(x).shift};
-  const GradientSums edges(dy, x, shape, shifts);
+  input_sums.add_all();
+  const GradientSums edges(dy, x, shape, shifts, input_sums);
   const GroupSums sums(g, shifts.input, tiles);
   for (std::int64_t group = 0; group < shape.groups; ++group) {
     const std::vector<std::int64_t> total = sums.sums({input + group * g.inputs, error + group * g.outputs});

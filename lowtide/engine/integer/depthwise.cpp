@@ -197,13 +197,16 @@ at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, co
   const std::int64_t items = shape.input[0], channels = shape.input[1],
                      places = shape.weight[2] * shape.weight[3];
   std::vector<std::int64_t> total(static_cast<std::size_t>(places * channels));
+  TapSums input_sums(x, shape, Met::kInputs);
   std::mutex adding;  // the order does not matter to sums of integers
   const std::int64_t grain =
       std::max<std::int64_t>(1, 20'000 * items / std::max<std::int64_t>(1, dy.code.numel()));
   at::parallel_for(0, items, grain, [&](std::int64_t begin, std::int64_t end) {
     std::vector<std::int32_t> sum(total.size());
     std::vector<std::int64_t> mine(total.size());
+    TapSums::Part inputs(input_sums);
     for (std::int64_t item = begin; item < end; ++item) {
+      inputs.add_image(item);
       add_image_products(
           plan, dy.code.data_ptr<std::uint8_t>() + item * plan.out_rows * plan.out_cols * channels,
           x.code.data_ptr<std::uint8_t>() + item * plan.source_rows * plan.source_cols * channels, channels,
@@ -213,7 +216,7 @@ at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, co
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += mine[i];
   });
   at::Tensor dw = at::empty(shape.weight, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
-  const GradientSums edges(dy, x, shape, {});
+  const GradientSums edges(dy, x, shape, {}, input_sums);
   float* out = dw.data_ptr<float>();
   for (std::int64_t c = 0; c < channels; ++c) {
     for (std::int64_t place = 0; place < places; ++place) {

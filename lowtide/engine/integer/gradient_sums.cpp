@@ -1,7 +1,6 @@
 #include "lowtide/engine/integer/gradient_sums.h"
 
 #include "lowtide/base/simd.h"
-#include "lowtide/engine/integer/tap_sums.h"
 
 namespace lowtide::integer {
 namespace {
@@ -31,18 +30,19 @@ LOWTIDE_SIMD void write_row(const RowValues& of, const std::int64_t* sum, std::i
 }  // namespace
 
 GradientSums::GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape,
-                           const Shifts& shifts)
+                           const Shifts& shifts, const TapSums& inputs)
     : error_(Affine::of(dy)),
       input_(Affine::of(x)),
       shifts_(shifts),
       outputs_(shape.weight[0]),
       inputs_(shape.input[1]),
-      positions_(positions_met(shape)),
-      input_sums_(sums_met(x, shape, Met::kInputs)) {
-  const bool wants_error = shifts.input != input_.zero || input_.residual != 0;
-  error_sums_ = wants_error
-                    ? sums_met(dy, shape, Met::kOutputs)
-                    : std::vector<std::int64_t>(positions_.size() * static_cast<std::size_t>(outputs_));
+      positions_(inputs.positions()),
+      error_sums_(positions_.size() * static_cast<std::size_t>(outputs_)),
+      input_sums_(inputs.by_tap()) {
+  if (shifts.input == input_.zero && input_.residual == 0) return;
+  TapSums errors(dy, shape, Met::kOutputs);
+  errors.add_all();
+  error_sums_ = errors.by_tap();
 }
 
 void GradientSums::values(const Row& row, float* out) const {

@@ -5,6 +5,7 @@
 
 #include "lowtide/engine/engine.h"
 #include "lowtide/engine/integer/affine.h"
+#include "lowtide/engine/integer/tap_sums.h"
 
 namespace lowtide::integer {
 
@@ -18,11 +19,12 @@ struct Shifts {
 //
 //   Σ dy·x = s sx Σ (q - z)(qx - zx) + s ex Σ (q - z) + sx e Σ (qx - zx) + N e ex.
 //
-// The sums of q alone and of qx alone are taken here, for every channel and kernel position: those of q only where they
-// count, which they do not if the input was shifted to its zero and that is where its 0 lies, as ReLU leaves it.
+// The sums of qx alone, for every channel and kernel position, are given. Those of q are taken here where they count, which
+// they do not if the input was shifted to its zero and that is where its 0 lies, as ReLU leaves it.
 class GradientSums {
  public:
-  GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape, const Shifts& shifts);
+  GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape, const Shifts& shifts,
+               const TapSums& inputs);
 
   // Sums Σ (q - shift)(qx - shift) of one output channel and kernel position, of input channels from `first` on, become
   // values. Channels are counted over all groups.

@@ -40,7 +40,7 @@ class WeightSums {
         input_{codes.input, shape.input[2], shape.input[3], inputs_, no_input_.data()},
         error_{codes.error, grid_.rows, grid_.cols, outputs_, no_error_.data()} {}
 
-  std::unique_ptr<std::int64_t[]> sums() const {
+  std::unique_ptr<std::int64_t[]> sums(TapSums& inputs) const {
     const std::int64_t count = outputs_ * kPlaces * inputs_;
     auto total = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(count));
     std::mutex adding;  // the order does not matter to sums of integers
@@ -60,12 +60,14 @@ class WeightSums {
     Pieces(pieces_of_tiles, few ? pieces_of_tiles : 1).share_out([&](Pieces::Share& share) {
       thread_local Scratch<std::int32_t> memory;
       std::int32_t* mine = memory.at_least(count);
+      TapSums::Part input_sums(inputs);
       std::int64_t pieces = 0;
       while (const std::optional<std::int64_t> piece = share.next()) {
         if (pieces % kMostPieces == 0) {
           if (pieces > 0) flush(mine);
           std::fill_n(mine, count, 0);
         }
+        add_images(*piece * kTiles, input_sums);
         add(*piece * kTiles, mine);
         ++pieces;
       }
@@ -95,6 +97,13 @@ class WeightSums {
       }
       windows += kPoints * window_step(block.vectors);
     }
+  }
+
+  // The images whose first tile is among kTiles from `first` on: about to be read, and fetched.
+  void add_images(std::int64_t first, TapSums::Part& inputs) const {
+    const std::int64_t tiles = grid_.tile_rows * grid_.tile_cols;
+    const std::int64_t end = std::min(grid_.items, (first + kTiles + tiles - 1) / tiles);
+    for (std::int64_t item = (first + tiles - 1) / tiles; item < end; ++item) inputs.add_image(item);
   }
 
   // Both operands of two tiles: errors [point][pair of tiles][channel][2]; windows block after block, [point][pair of tiles]
@@ -176,8 +185,8 @@ class WeightSums {
 }  // namespace
 
 std::unique_ptr<std::int64_t[]> winograd_weight_sums(const ConvShape& shape, const GradientCodes& codes,
-                                                     const TileKernels& tiles) {
-  return WeightSums(shape, codes, tiles).sums();
+                                                     TapSums& inputs, const TileKernels& tiles) {
+  return WeightSums(shape, codes, tiles).sums(inputs);
 }
 
 }  // namespace lowtide::integer

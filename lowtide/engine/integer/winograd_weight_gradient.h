@@ -16,8 +16,9 @@ struct GradientCodes {
   Shifts shifts;
 };
 
-// Σ (q - shift)(qx - shift) by winograd.h, [output channel][kernel position][input channel].
+// Σ (q - shift)(qx - shift) by winograd.h, [output channel][kernel position][input channel]. The input's images are added to
+// `inputs` while they are in a cache.
 std::unique_ptr<std::int64_t[]> winograd_weight_sums(const ConvShape& shape, const GradientCodes& codes,
-                                                     const TileKernels& tiles);
+                                                     TapSums& inputs, const TileKernels& tiles);
 
 }  // namespace lowtide::integer
