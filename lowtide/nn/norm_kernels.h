@@ -40,11 +40,11 @@ class ChannelMoments final : public ImageWatcher {
 
  private:
   void take(std::int64_t chunk);
-  void join_channel(std::int64_t channel, ChannelStatistics& result) const;
+  ChannelStatistics joined() const;
 
   const float* x_ = nullptr;  // not the tensor: whoever computes it may own this
   std::unique_ptr<Layout> layout_;
-  LaneTable sum_, squares_, low_, high_;
+  LaneTable origin_, sum_, squares_, low_, high_;
 };
 
 // z = (x - mean) · factor + bias, then ReLU perhaps.

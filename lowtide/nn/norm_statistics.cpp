@@ -71,12 +71,55 @@ LOWTIDE_SIMD void lane_moments(const float* x, std::int64_t n, std::int64_t peri
   if (far) square_again(x, n, period, sum, squares);
 }
 
+// Neighbouring lanes of a chunk that have the same number of elements.
+struct LaneStretch {
+  std::int64_t at = 0;  // in a LaneTable
+  std::int64_t lane = 0, lanes = 0;
+  double count = 0;
+};
+
+template <typename Work>
+void for_each_stretch(const Layout& layout, const Work& work) {
+  for (std::int64_t i = 0; i < layout.chunks; ++i) {
+    const std::int64_t at = i * layout.period, rows = layout.length(i) / layout.period,
+                       rest = layout.length(i) % layout.period;
+    if (rest > 0) work(LaneStretch{at, 0, rest, static_cast<double>(rows + 1)});
+    if (rows > 0) work(LaneStretch{at + rest, rest, layout.period - rest, static_cast<double>(rows)});
+  }
+}
+
+LOWTIDE_SIMD void add_sums(const LaneStretch& of, const float* origin, const float* sum, double* counts,
+                           double* sums) {
+  const double count = of.count;
+  for (std::int64_t i = 0; i < of.lanes; ++i) {
+    counts[i] += count;
+    sums[i] += count * origin[i] + sum[i];
+  }
+}
+
+LOWTIDE_SIMD void add_squares(const LaneStretch& of, const float* origin, const float* sum,
+                              const float* squares, const double* mean, double* total) {
+  const double count = of.count, inverse = 1 / count;
+  for (std::int64_t i = 0; i < of.lanes; ++i) {
+    const double distance = origin[i] + sum[i] * inverse - mean[i];
+    total[i] += squares[i] + count * distance * distance;
+  }
+}
+
+LOWTIDE_SIMD void add_extremes(std::int64_t lanes, const float* low, const float* high, float* least,
+                               float* most) {
+  for (std::int64_t i = 0; i < lanes; ++i) {
+    least[i] = low[i] < least[i] ? low[i] : least[i];
+    most[i] = high[i] > most[i] ? high[i] : most[i];
+  }
+}
+
 }  // namespace
 
 void ChannelMoments::begin(const at::Tensor& x) {
   x_ = x.data_ptr<float>();
   layout_ = std::make_unique<Layout>(x);
-  for (LaneTable* table : {&sum_, &squares_, &low_, &high_}) *table = layout_->table();
+  for (LaneTable* table : {&origin_, &sum_, &squares_, &low_, &high_}) *table = layout_->table();
 }
 
 void ChannelMoments::image(std::int64_t index) {
@@ -85,9 +128,11 @@ void ChannelMoments::image(std::int64_t index) {
 }
 
 void ChannelMoments::take(std::int64_t chunk) {
-  const std::int64_t at = chunk * layout_->period;
-  lane_moments(x_ + layout_->begin(chunk), layout_->length(chunk), layout_->period, sum_.get() + at,
-               squares_.get() + at, low_.get() + at, high_.get() + at);
+  const std::int64_t at = chunk * layout_->period, n = layout_->length(chunk);
+  const float* x = x_ + layout_->begin(chunk);
+  lane_moments(x, n, layout_->period, sum_.get() + at, squares_.get() + at, low_.get() + at,
+               high_.get() + at);
+  std::copy_n(x, std::min(n, layout_->period), origin_.get() + at);
 }
 
 ChannelStatistics ChannelMoments::of(const at::Tensor& x) {
@@ -96,42 +141,46 @@ ChannelStatistics ChannelMoments::of(const at::Tensor& x) {
     begin(x);
     for_each_chunk(*layout_, [&](std::int64_t i, std::int64_t, std::int64_t) { take(i); });
   }
-  const auto channels = static_cast<std::size_t>(layout_->channels);
-  ChannelStatistics result{std::vector<float>(channels), std::vector<float>(channels),
-                           std::vector<float>(channels), std::vector<float>(channels)};
-  const std::int64_t parts_a_channel = layout_->chunks * (layout_->period / layout_->channels);
-  const std::int64_t grain = std::max<std::int64_t>(1, 5'000 / parts_a_channel);
-  at::parallel_for(0, layout_->channels, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t c = begin; c < end; ++c) join_channel(c, result);
-  });
-  return result;
+  return joined();
 }
 
-void ChannelMoments::join_channel(std::int64_t channel, ChannelStatistics& result) const {
-  // Chan, Golub and LeVeque 1979, equations 2.1: moments of a union from those of its parts.
-  double count = 0, mean = 0, squares = 0;
-  float low = std::numeric_limits<float>::infinity(), high = -low;
-  for (std::int64_t i = 0; i < layout_->chunks; ++i) {
-    for (std::int64_t lane = channel; lane < layout_->period; lane += layout_->channels) {
-      const std::int64_t more = (layout_->length(i) - lane + layout_->period - 1) / layout_->period;
-      if (more <= 0) continue;
-      const auto at = static_cast<std::size_t>(i * layout_->period + lane);
-      const auto n = static_cast<double>(more);
-      const double distance = static_cast<double>(x_[layout_->begin(i) + lane]) + sum_[at] / n - mean;
-      const double share = n / (count + n);
-      squares += squares_[at] + distance * distance * count * share;
-      mean += distance * share;
-      count += n;
-      low = std::min(low, low_[at]);
-      high = std::max(high, high_[at]);
+// In double precision, where the mean of all is known first and squares are taken about that. One thread needs some 10 µs, and
+// to wake a second takes as long.
+ChannelStatistics ChannelMoments::joined() const {
+  const auto lanes = static_cast<std::size_t>(layout_->period),
+             channels = static_cast<std::size_t>(layout_->channels);
+  std::vector<double> counts(lanes), sums(lanes), squares(lanes);
+  std::vector<float> low(lanes, Extremes{}.low), high(lanes, Extremes{}.high);
+  for_each_stretch(*layout_, [&](const LaneStretch& s) {
+    add_sums(s, origin_.get() + s.at, sum_.get() + s.at, counts.data() + s.lane, sums.data() + s.lane);
+    add_extremes(s.lanes, low_.get() + s.at, high_.get() + s.at, low.data() + s.lane, high.data() + s.lane);
+  });
+  const auto fold = [&](std::vector<double>& of) {  // every lane has its channel's total then
+    for (std::size_t i = channels; i < lanes; ++i) of[i % channels] += of[i];
+    for (std::size_t i = channels; i < lanes; ++i) of[i] = of[i - channels];
+  };
+  fold(counts);
+  fold(sums);
+  std::vector<double> mean(lanes);
+  for (std::size_t i = 0; i < lanes; ++i) mean[i] = sums[i] / counts[i];
+  for_each_stretch(*layout_, [&](const LaneStretch& s) {
+    add_squares(s, origin_.get() + s.at, sum_.get() + s.at, squares_.get() + s.at, mean.data() + s.lane,
+                squares.data() + s.lane);
+  });
+  fold(squares);
+  ChannelStatistics result;
+  for (std::size_t c = 0; c < channels; ++c) {
+    const auto poison = static_cast<float>(mean[c] * 0.0);  // comparisons pass over a NaN, sums do not
+    for (std::size_t i = c; i < lanes; i += channels) {
+      low[c] = std::min(low[c], low[i]);
+      high[c] = std::max(high[c], high[i]);
     }
+    result.mean.push_back(static_cast<float>(mean[c]));
+    result.variance.push_back(static_cast<float>(squares[c] / counts[c]));
+    result.low.push_back(low[c] + poison);
+    result.high.push_back(high[c] + poison);
   }
-  const auto c = static_cast<std::size_t>(channel);
-  const auto poison = static_cast<float>(mean * 0.0);  // comparisons pass over a NaN, sums do not
-  result.mean[c] = static_cast<float>(mean);
-  result.variance[c] = static_cast<float>(squares / count);
-  result.low[c] = low + poison;
-  result.high[c] = high + poison;
+  return result;
 }
 
 ChannelMoments::ChannelMoments() = default;
