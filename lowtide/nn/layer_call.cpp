@@ -48,9 +48,9 @@ bool ConvCall::output_is_cheap() const {
   if (!engine->fuses() || !bytes) return false;
   // A core does 200 products of bytes in the time it takes to fetch four floats from memory: up to eight quads an
   // element, computing costs no more than keeping.
-  constexpr std::int64_t kCheapTerms = 32;
-  const bool few_terms = shape.weight[1] * shape.weight[2] * shape.weight[3] <= kCheapTerms;
-  return recompute || (shape.groups == 1 && few_terms);
+  constexpr std::int64_t kQuad = 4, kCheapQuads = 8;
+  const std::int64_t quads = (shape.weight[1] + kQuad - 1) / kQuad * shape.weight[2] * shape.weight[3];
+  return recompute || (shape.groups == 1 && quads <= kCheapQuads);
 }
 
 Optional<at::Tensor> optional(const at::Tensor& tensor) {
