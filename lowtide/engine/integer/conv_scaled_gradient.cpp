@@ -58,9 +58,28 @@ LOWTIDE_SIMD void finish(const ScaledSums& r) {
   }
 }
 
-// weighted[i] += weight · plane[i]
-LOWTIDE_SIMD void add_weighted(const std::int8_t* plane, float weight, std::int64_t n, float* weighted) {
-  for (std::int64_t i = 0; i < n; ++i) weighted[i] += weight * static_cast<float>(plane[i]);
+// sum[i] = Σ_o weight[o] · planes[o][i]
+LOWTIDE_SIMD void weigh_planes(const std::int8_t* planes, std::int64_t plane,
+                               const std::vector<float>& weight, float* sum) {
+  constexpr int kVectors = 4;  // sums that do not wait for each other
+  constexpr std::int64_t kBlock = kVectors * kSimdLanes;
+  const std::int64_t whole = plane / kBlock * kBlock;
+  for (std::int64_t i = 0; i < whole; i += kBlock) {
+    Floats total[kVectors]{};
+    const std::int8_t* code = planes + i;
+    for (std::size_t o = 0; o < weight.size(); ++o, code += plane) {
+      for (int k = 0; k < kVectors; ++k) {
+        total[k] += weight[o] * __builtin_convertvector(LOWTIDE_LOAD_BYTES(code + k * kSimdLanes), Floats);
+      }
+    }
+    for (int k = 0; k < kVectors; ++k) LOWTIDE_STORE(sum + i + k * kSimdLanes, total[k]);
+  }
+  for (std::int64_t i = whole; i < plane; ++i) {
+    sum[i] = 0;
+    for (std::size_t o = 0; o < weight.size(); ++o) {
+      sum[i] += weight[o] * static_cast<float>(planes[static_cast<std::int64_t>(o) * plane + i]);
+    }
+  }
 }
 
 // box[i] = Σ_tap values[tap + i]
@@ -199,11 +218,7 @@ class ScaledGradient {
                 {code_ + item * plan_.source_rows * plan_.source_cols * all + group * outputs_, outputs_, all,
                  error_.shift},
                 planes);
-    std::fill_n(weighted, layout_.plane(), 0.0f);
-    for (std::int64_t o = 0; o < outputs_; ++o) {
-      add_weighted(planes + o * layout_.plane(), g.box_weight[static_cast<std::size_t>(o)], layout_.plane(),
-                   weighted);
-    }
+    weigh_planes(planes, layout_.plane(), g.box_weight, weighted);
     float* image = dx + item * plan_.out_rows * plan_.out_cols * inputs_ * shape_.groups + group * inputs_;
     rows(g, planes, weighted, image, adds, watcher ? watcher->beside(item) : nullptr);
   }
