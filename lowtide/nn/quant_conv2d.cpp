@@ -79,9 +79,9 @@ class BranchFunction : public torch::autograd::Function<BranchFunction> {
     if (const auto norm = context->saved_data.find("norm"); norm != context->saved_data.end()) {
       watcher = c10::static_intrusive_pointer_cast<NormCall>(norm->second.toCapsule())->gradient_watcher();
     }
-    const at::Tensor other = is_placeholder(gradients[1]) ? call->gradient_of_pixels : gradients[1];
+    at::Tensor other = gradients[1];
+    if (is_placeholder(other)) other = std::move(call->gradient_of_pixels);
     const ConvGradients result = convolve_backward(gradients[0], *call, other, watcher);
-    call->gradient_of_pixels.reset();
     return {result.input, result.weight, result.bias, {}, {}};
   }
 };

@@ -20,8 +20,8 @@ class Scratch {
   T* get() const { return memory_.get(); }
 
   void reserve(std::int64_t count) {
-    if (count > capacity_) {
-      const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
+    if (!memory_ || count > capacity_) {
+      const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(T) / 64 + 1) * 64;
       memory_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
       if (!memory_) throw std::bad_alloc();
       capacity_ = count;

@@ -53,8 +53,8 @@ std::vector<PositionClass> classes_of(std::int64_t size, const std::vector<Posit
                                       std::int64_t longest_run) {
   std::vector<PositionClass> classes;
   for (std::int64_t position = 0; position < size; ++position) {
-    std::vector<bool> met_by;
-    for (const PositionRun& tap : taps) met_by.push_back(has(tap, position));
+    std::vector<bool> met_by(taps.size());
+    for (std::size_t k = 0; k < taps.size(); ++k) met_by[k] = has(taps[k], position);
     if (std::ranges::find(met_by, true) == met_by.end()) continue;
     auto known = std::ranges::find(classes, met_by, &PositionClass::met_by);
     if (known == classes.end()) known = classes.insert(known, {std::move(met_by), {}});
