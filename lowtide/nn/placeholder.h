@@ -11,7 +11,7 @@ inline const at::Tensor& not_a_gradient() {
   return nothing;
 }
 
-// What autograd is given in place of an images' gradient that goes from one layer to the next in another form. It takes no
+// What autograd is given in place of a gradient of images that goes from one layer to the next in another form. It takes no
 // memory, and is of NaN, so that nobody can take it for a gradient unnoticed.
 inline at::Tensor placeholder(at::IntArrayRef sizes) { return not_a_gradient().expand(sizes); }
 

@@ -44,7 +44,7 @@ Result run(const std::string& engine, Bits bits, Readers readers, std::int64_t s
     loss = loss + (y * normal(y.sizes(), seed)).sum();
     return y.detach();
   };
-  Activation other = x * 1;  // a leaf cannot be read in place
+  Activation other = x * 1;  // no leaf, as in a network
   if (readers == Readers::kBoth) {
     auto [y, rest] = fork->conv->branch(other);
     result.conv = weigh(y, 4);

@@ -88,8 +88,7 @@ struct DenseCall {
   std::int32_t shift = 0;                          // see Affine
   at::Tensor out;
   ImageWatcher* watcher = nullptr;
-  at::Tensor
-      onto{};  // for the epilogue to add: like `out`, or only the pixels of the phase that has the first
+  at::Tensor onto{};  // for the epilogue to add: like `out`, or the first phase's pixels alone
 };
 
 template <typename Epilogue>
