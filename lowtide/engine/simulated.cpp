@@ -76,8 +76,53 @@ at::Tensor weight_gradient_in_parts(const Quantized& dy, const Quantized& x, con
   return partial[0];
 }
 
-// oneDNN cuts the sum over the channels of a 1×1 convolution by the number of threads; a BLAS product, which it is in NHWC,
-// is cut by rows and columns alone.
+// A BLAS cuts a product's rows and columns by the number of threads, and its kernels for what is left at an edge sum in
+// another order (OpenBLAS's for AVX2 do). Here they are cut in places that only their size decides, and one thread computes
+// each part.
+void multiply_in_parts(const at::Tensor& a, const at::Tensor& b, at::Tensor y) {
+  const std::int64_t dimension = y.size(0) >= y.size(1) ? 0 : 1, extent = y.size(dimension);
+  constexpr std::int64_t kKernel = 16,
+                         kLeast = 4 * kKernel;  // rows or columns: of a BLAS kernel, and of a part
+  const std::int64_t parts = std::clamp<std::int64_t>(extent / kLeast, 1, kParts);
+  const std::int64_t parts_a_thread = y.numel() * a.size(1) < 1'000'000 ? parts : 1;
+  const auto cut = [&](std::int64_t part) {
+    return part == parts ? extent : extent * part / parts / kKernel * kKernel;
+  };
+  at::parallel_for(0, parts, parts_a_thread, [&](std::int64_t begin, std::int64_t end) {
+    const OneThread one_thread;
+    const at::NoGradGuard no_grad;  // a thread's own matter
+    for (std::int64_t part = begin; part < end; ++part) {
+      const std::int64_t first = cut(part), size = cut(part + 1) - first;
+      at::Tensor out = y.narrow(dimension, first, size);
+      at::mm_out(out, dimension == 0 ? a.narrow(0, first, size) : a,
+                 dimension == 0 ? b : b.narrow(1, first, size));
+    }
+  });
+}
+
+at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.device().is_cpu()) return at::matmul(a, b);
+  if (a.dim() == 2) {
+    at::Tensor y = at::empty({a.size(0), b.size(1)}, a.options());
+    multiply_in_parts(a, b, y);
+    return y;
+  }
+  const at::Tensor left = a.flatten(0, -3), right = b.flatten(0, -3);
+  at::Tensor y = at::empty({left.size(0), left.size(1), right.size(2)}, a.options());
+  const std::int64_t macs = std::max<std::int64_t>(1, y.size(1) * y.size(2) * left.size(2));
+  at::parallel_for(
+      0, y.size(0), std::max<std::int64_t>(1, 1'000'000 / macs), [&](std::int64_t begin, std::int64_t end) {
+        const OneThread one_thread;
+        const at::NoGradGuard no_grad;
+        at::Tensor out = y.narrow(0, begin, end - begin);
+        at::bmm_out(out, left.narrow(0, begin, end - begin), right.narrow(0, begin, end - begin));
+      });
+  std::vector<std::int64_t> sizes(a.sizes().begin(), a.sizes().end() - 1);
+  sizes.push_back(y.size(2));
+  return y.view(sizes);
+}
+
+// oneDNN cuts the sum over the channels of a 1×1 convolution by the number of threads; in NHWC it is a product of matrices.
 bool is_matrix_product(const ConvShape& shape, const at::Tensor& x) {
   return x.device().is_cpu() && shape.groups == 1 && shape.weight[2] == 1 && shape.weight[3] == 1 &&
          shape.stride[0] == 1 && shape.stride[1] == 1 && shape.padding[0] == 0 && shape.padding[1] == 0;
@@ -114,7 +159,8 @@ at::Tensor SimulatedEngine::conv2d(const Quantized& x, const Quantized& w, const
                                    ImageWatcher* /*watcher*/) const {
   const at::Tensor input = decode(x), weight = decode(w);
   if (is_matrix_product(shape, input)) {
-    return as_image(at::mm(as_rows(input), weight.reshape({shape.weight[0], shape.weight[1]}).t()), input);
+    return as_image(matrix_product(as_rows(input), weight.reshape({shape.weight[0], shape.weight[1]}).t()),
+                    input);
   }
   if (!is_small(shape, input)) return convolve(input, weight, shape);
   return image_by_image(shape, input, [&](const at::Tensor& image, const ConvShape& one) {
@@ -127,8 +173,8 @@ at::Tensor SimulatedEngine::conv2d_input_gradient(const Quantized& dy, const Qua
                                                   ImageWatcher* /*watcher*/) const {
   const at::Tensor error = decode(dy);
   if (is_matrix_product(shape, error)) {
-    at::Tensor dx =
-        as_image(at::mm(as_rows(error), decode(w).reshape({shape.weight[0], shape.weight[1]})), error);
+    at::Tensor dx = as_image(
+        matrix_product(as_rows(error), decode(w).reshape({shape.weight[0], shape.weight[1]})), error);
     return add_onto(dx, onto, shape);
   }
   const at::Tensor weight = decode(w);
@@ -151,7 +197,7 @@ at::Tensor SimulatedEngine::product(const Quantized& a, const Quantized& b, cons
   at::Tensor right = decode(b);
   if (shape.transpose_a) left = left.transpose(-2, -1);
   if (shape.transpose_b) right = right.transpose(-2, -1);
-  return at::matmul(left, right);
+  return matrix_product(left, right);
 }
 
 // As floats, decoded once.
