@@ -30,7 +30,7 @@ void count_products(benchmark::State& state, double products) {
 }
 
 void tile(benchmark::State& state, integer::InstructionSet set) {
-  constexpr std::int64_t kQuads = 16, kPixels = 8;
+  constexpr std::int64_t kQuads = 64, kPixels = 16;
   constexpr int kVectors = 2;
   integer::Scratch<std::int8_t> input;
   integer::Scratch<std::uint8_t> weight;
@@ -38,16 +38,18 @@ void tile(benchmark::State& state, integer::InstructionSet set) {
   std::fill_n(input.at_least(kQuads * kPixels * 4), kQuads * kPixels * 4, std::int8_t{3});
   std::fill_n(weight.at_least(kQuads * kVectors * 64), kQuads * kVectors * 64, std::uint8_t{5});
   const std::int32_t here = 0;
+  const integer::TileKernels& tiles = integer::tile_kernels(set);
+  const integer::TileUse use(tiles);
   const integer::DotRow row{input.at_least(0),
                             weight.at_least(0),
                             &here,
                             1,
                             kQuads,
-                            kPixels * 4,
+                            tiles.layout(kQuads, kPixels),
                             sum.at_least(kPixels * kVectors * 16),
                             kPixels};
   for (auto _ : state) {
-    integer::tile_kernels(set).dot_row(row, kVectors);
+    tiles.dot_row(row, kVectors);
     benchmark::ClobberMemory();
   }
   count_products(state, kQuads * 4 * kPixels * kVectors * 16);

@@ -94,10 +94,11 @@ std::vector<LayerTiming> distinct_layers(const LayerBenchOptions& options) {
 // Every core multiplies what its nearest cache holds.
 double measure_peak() {
   const integer::TileKernels& tiles = integer::tile_kernels(integer::instruction_sets().front());
-  constexpr std::int64_t kQuads = 16, kPixels = 8, kRepeat = 20'000;
+  constexpr std::int64_t kQuads = 64, kPixels = 16, kRepeat = 2'500;
   constexpr int kVectors = 2;
   const int threads = at::get_num_threads();
-  constexpr int kTries = 100;  // 1.5 ms each: a few of them may all fall into a slow moment of the machine
+  constexpr int kTries =
+      100;  // 1.5 ms each on VNNI: a few of them may all fall into a slow moment of the machine
   const double milliseconds = fastest(kTries, [&] {
     at::parallel_for(0, threads, 1, [&](std::int64_t begin, std::int64_t end) {
       integer::Scratch<std::int8_t> input;
@@ -107,8 +108,9 @@ double measure_peak() {
       std::fill_n(input.at_least(kQuads * kPixels * 4), kQuads * kPixels * 4, std::int8_t{3});
       std::fill_n(weight.at_least(kWeightBytes), kWeightBytes, std::uint8_t{5});
       const std::int32_t here = 0;
+      const integer::TileUse use(tiles);
       for (std::int64_t i = begin * kRepeat; i < end * kRepeat; ++i) {
-        tiles.dot_row({input.at_least(0), weight.at_least(0), &here, 1, kQuads, kPixels * 4,
+        tiles.dot_row({input.at_least(0), weight.at_least(0), &here, 1, kQuads, tiles.layout(kQuads, kPixels),
                        sum.at_least(kPixels * kVectors * 16), kPixels},
                       kVectors);
       }

@@ -33,7 +33,7 @@ std::vector<std::string> engine_names() { return {"simulated", "integer"}; }
 std::string choose_engine(const std::string& asked, const std::string& device) {
   const bool on_cpu = device == "cpu";
   if (asked == "auto") {
-    const bool is_fast = integer::instruction_sets().front() == integer::InstructionSet::kVnni;
+    const bool is_fast = integer::instruction_sets().front() >= integer::InstructionSet::kVnni;
     return on_cpu && is_fast ? "integer" : "simulated";
   }
   if (asked == "integer" && !on_cpu) {

@@ -118,7 +118,14 @@ TEST_P(EachInstructionSet, MultipliesMatricesAsPlainLoopsDo) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Machine, EachInstructionSet, testing::ValuesIn(integer::instruction_sets()),
+// Those of the machine, and what a matrix unit does in plain loops, whether or not it has one.
+std::vector<InstructionSet> all_instruction_sets() {
+  std::vector<InstructionSet> sets = integer::instruction_sets();
+  sets.push_back(InstructionSet::kGenericMatrix);
+  return sets;
+}
+
+INSTANTIATE_TEST_SUITE_P(Machine, EachInstructionSet, testing::ValuesIn(all_instruction_sets()),
                          [](const auto& instance) {
                            std::string name = integer::instruction_set_name(instance.param);
                            std::replace(name.begin(), name.end(), '-', '_');
@@ -283,8 +290,8 @@ TEST(IntegerEngine, NotFiniteRangesStayVisible) {
 }
 
 TEST(ChooseEngine, AutoIsTheFastestThatTheDeviceHas) {
-  const bool vnni = integer::instruction_sets().front() == InstructionSet::kVnni;
-  EXPECT_EQ(choose_engine("auto", "cpu"), vnni ? "integer" : "simulated");
+  const bool fast = integer::instruction_sets().front() >= InstructionSet::kVnni;
+  EXPECT_EQ(choose_engine("auto", "cpu"), fast ? "integer" : "simulated");
   EXPECT_EQ(choose_engine("auto", "cuda"), "simulated");
   EXPECT_EQ(choose_engine("simulated", "cpu"), "simulated");
   EXPECT_EQ(choose_engine("integer", "cpu"), "integer");

@@ -85,56 +85,45 @@ std::int64_t matrix_row(std::int64_t output, const Tap& tap, const ConvShape& sh
   return (output * shape.weight[2] + tap.kernel_row) * shape.weight[3] + tap.kernel_col;
 }
 
-void pack_weights(const FixedPoint& w, const ConvShape& shape, const Phase& phase, std::int64_t outputs,
-                  PackedWeights& packed) {
-  const std::int64_t inputs = shape.weight[1];
-  for (const Block& block : packed.blocks) {
-    const std::int64_t first = block.first / kPlanes * kLanes;
-    for (int plane = 0; plane < kPlanes; ++plane) {
-      for (std::size_t tap = 0; tap < phase.taps.size(); ++tap) {
-        for (std::int64_t quad = 0; quad < quads_for(outputs); ++quad) {
-          std::uint8_t* to = packed.at(block, plane, static_cast<std::int64_t>(tap), quad);
-          std::fill_n(to, kVectorBytes, std::uint8_t{0});
-          for (std::int64_t i = 0; i < std::min<std::int64_t>(kQuad, outputs - quad * kQuad); ++i) {
-            const std::uint32_t* from = w.row(matrix_row(quad * kQuad + i, phase.taps[tap], shape)) + first;
-            for (std::int64_t lane = 0; lane < std::min<std::int64_t>(kLanes, inputs - first); ++lane) {
-              to[lane * kQuad + i] = FixedPoint::byte(from[lane], plane);
-            }
-          }
+// Sums over the output channels at each tap: [tap][vector of input channels].
+using SumsByTap = std::vector<FixedPoint::PlaneSums>;
+
+SumsByTap pack_weights(const FixedPoint& w, const ConvShape& shape, const Phase& phase, std::int64_t outputs,
+                       PackedWeights& packed) {
+  SumsByTap sums(phase.taps.size() * packed.blocks.size());
+  for (std::size_t tap = 0; tap < phase.taps.size(); ++tap) {
+    for (std::size_t i = 0; i < packed.blocks.size(); ++i) {
+      const Block& block = packed.blocks[i];
+      for (std::int64_t quad = 0; quad < quads_for(outputs); ++quad) {
+        std::array<std::int64_t, kQuad> rows{};
+        for (std::int64_t k = 0; k < kQuad; ++k) {
+          const std::int64_t output = quad * kQuad + k;
+          rows[static_cast<std::size_t>(k)] =
+              output < outputs ? matrix_row(output, phase.taps[tap], shape) : -1;
         }
+        w.pack_quad(rows, block.first / kPlanes * kLanes,
+                    packed.at(block, 0, static_cast<std::int64_t>(tap), quad),
+                    sums[tap * packed.blocks.size() + i]);
       }
     }
+  }
+  return sums;
+}
+
+void add(const FixedPoint::PlaneSums& from, FixedPoint::PlaneSums& to) {
+  for (std::size_t plane = 0; plane < kPlanes; ++plane) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) to[plane][lane] += from[plane][lane];
   }
 }
 
-// Sums over the output channels at one tap, a column for each input channel.
-struct TapSums {
-  std::array<std::vector<std::int64_t>, kPlanes> bytes;
-  std::vector<double> value;
-
-  TapSums(const FixedPoint& w, const ConvShape& shape, const Tap& tap, std::int64_t outputs)
-      : value(static_cast<std::size_t>(shape.weight[1])) {
-    for (auto& sums : bytes) sums.resize(value.size());
-    for (std::int64_t output = 0; output < outputs; ++output) {
-      const std::int64_t row = matrix_row(output, tap, shape);
-      for (std::size_t c = 0; c < value.size(); ++c) {
-        for (int plane = 0; plane < kPlanes; ++plane) {
-          bytes[static_cast<std::size_t>(plane)][c] +=
-              FixedPoint::byte(w.row(row)[c], plane) - FixedPoint::centre(plane);
-        }
-        value[c] += w.value(row, static_cast<std::int64_t>(c));
-      }
-    }
-  }
-};
-
-GradientEpilogue make_epilogue(const FixedPoint& w, const ConvShape& shape, const Phase& phase,
+GradientEpilogue make_epilogue(const FixedPoint& w, const SumsByTap& sums, const Phase& phase,
                                const Affine& dy, std::int64_t outputs) {
   GradientEpilogue e;
-  e.channels = shape.weight[1];
-  e.padded = vectors_for(e.channels) * kLanes;
+  const std::size_t channels = w.scale.size(), vectors = (channels + kLanes - 1) / kLanes;
+  e.channels = static_cast<std::int64_t>(channels);
+  e.padded = static_cast<std::int64_t>(vectors) * kLanes;
   e.col_classes = phase.col_valid.size();
-  const auto channels = static_cast<std::size_t>(e.channels), padded = static_cast<std::size_t>(e.padded);
+  const auto padded = static_cast<std::size_t>(e.padded);
   e.scale.resize(padded);
   e.box_scale.resize(padded);
   for (auto& by_class : e.class_sum) by_class.resize(phase.classes() * padded);
@@ -143,29 +132,23 @@ GradientEpilogue make_epilogue(const FixedPoint& w, const ConvShape& shape, cons
     e.scale[c] = static_cast<float>(dy.scale * w.scale[c]);
     e.box_scale[c] = static_cast<float>(dy.scale * w.middle[c]);
   }
-  std::vector<TapSums> sums;
-  for (const Tap& tap : phase.taps) sums.emplace_back(w, shape, tap, outputs);
   e.class_terms.resize(phase.classes());
   const std::int32_t d = dy.shift - dy.zero;
-  for (std::size_t r = 0; r < phase.row_valid.size(); ++r) {
-    for (std::size_t col = 0; col < phase.col_valid.size(); ++col) {
-      const std::size_t at = (r * phase.col_valid.size() + col) * padded;
-      for (std::size_t c = 0; c < channels; ++c) {
-        std::array<std::int64_t, kPlanes> bytes{};
-        std::int64_t terms = 0;
-        double value = 0;
-        for (std::size_t tap = 0; tap < phase.taps.size(); ++tap) {
-          if (!phase.valid(phase.taps[tap], r, col)) continue;
-          for (std::size_t plane = 0; plane < kPlanes; ++plane) bytes[plane] += sums[tap].bytes[plane][c];
-          value += sums[tap].value[c];
-          terms += outputs;
-        }
-        for (std::size_t plane = 0; plane < kPlanes; ++plane) {
-          e.class_sum[plane][at + c] = static_cast<std::int32_t>(d * bytes[plane]);
-        }
-        e.class_terms[at / padded] = static_cast<std::int32_t>(terms * d);
-        e.class_value[at + c] = static_cast<float>(dy.residual * value);
-      }
+  for (std::size_t of_class = 0; of_class < phase.classes(); ++of_class) {
+    std::int64_t terms = 0;
+    SumsByTap valid(vectors);
+    for (std::size_t tap = 0; tap < phase.taps.size(); ++tap) {
+      if (!phase.valid(phase.taps[tap], of_class / e.col_classes, of_class % e.col_classes)) continue;
+      terms += outputs;
+      for (std::size_t v = 0; v < vectors; ++v) add(sums[tap * vectors + v], valid[v]);
+    }
+    e.class_terms[of_class] = static_cast<std::int32_t>(terms * d);
+    for (std::size_t c = 0; c < channels; ++c) {
+      const FixedPoint::PlaneSums& of = valid[c / kLanes];
+      const std::size_t at = of_class * padded + c;
+      for (std::size_t plane = 0; plane < kPlanes; ++plane)
+        e.class_sum[plane][at] = d * of[plane][c % kLanes];
+      e.class_value[at] = static_cast<float>(dy.residual * w.total(static_cast<std::int64_t>(c), of, terms));
     }
   }
   return e;
@@ -184,14 +167,13 @@ void planes_gradient(const Quantized& dy, const Quantized& w, const ConvShape& s
     for (std::int64_t row = 0; row < outputs * positions; ++row) {
       rows.push_back(Affine::of(w, group * outputs + row / positions));
     }
-    const FixedPoint fixed(w.code.data_ptr<std::uint8_t>() + group * outputs * positions * inputs,
-                           std::move(rows), inputs);
+    const FixedPoint fixed(w.code.data_ptr<std::uint8_t>() + group * outputs * positions * inputs, rows,
+                           inputs);
     for (const Phase& phase : plan.phases) {
-      operands.push_back(
-          {PackedWeights(kPlanes * vectors_for(inputs), static_cast<std::int64_t>(phase.taps.size()),
-                         quads_for(outputs), /*threes=*/true),
-           make_epilogue(fixed, shape, phase, error, outputs)});
-      pack_weights(fixed, shape, phase, outputs, operands.back().weights);
+      PackedWeights packed(kPlanes * vectors_for(inputs), static_cast<std::int64_t>(phase.taps.size()),
+                           quads_for(outputs), /*threes=*/true);
+      const SumsByTap sums = pack_weights(fixed, shape, phase, outputs, packed);
+      operands.push_back({std::move(packed), make_epilogue(fixed, sums, phase, error, outputs)});
     }
   }
   const DenseCall call{dy.code.data_ptr<std::uint8_t>(),
@@ -217,7 +199,9 @@ at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const 
       adds ? onto : at::empty(shape.input, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
   const GradientTarget to{dx, adds, takes && !whole ? onto : at::Tensor(), adds_later ? nullptr : watcher};
   const bool unit_stride = shape.stride[0] == 1 && shape.stride[1] == 1;
-  if (suits_winograd(shape, kInputGradientsWorth)) {
+  if (tiles.has_matrix_unit()) {
+    planes_gradient(dy, w, shape, to, tiles);
+  } else if (suits_winograd(shape, kInputGradientsWorth)) {
     conv2d_winograd_gradient(dy, w, shape, to, tiles);
   } else if (shape.weight[3] >= 3 && unit_stride) {
     conv2d_scaled_gradient(dy, w, shape, to, tiles);

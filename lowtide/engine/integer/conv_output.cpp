@@ -31,7 +31,8 @@ void pack_weights(const GroupWeights& w, const Phase& phase, std::int64_t channe
 
 at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape, ImageWatcher* watcher,
                   const TileKernels& tiles) {
-  if (suits_winograd(shape, kOutputsWorth)) return conv2d_winograd(x, w, shape, watcher, tiles);
+  if (!tiles.has_matrix_unit() && suits_winograd(shape, kOutputsWorth))
+    return conv2d_winograd(x, w, shape, watcher, tiles);
   const Plan plan = output_plan(shape);
   const std::int64_t outputs = shape.weight[0] / shape.groups, inputs = shape.weight[1];
   at::Tensor y = at::empty({shape.input[0], shape.weight[0], plan.out_rows, plan.out_cols},

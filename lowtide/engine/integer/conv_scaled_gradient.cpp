@@ -150,9 +150,9 @@ class ScaledGradient {
   };
 
   const Phase& phase() const { return plan_.phases[0]; }
-  // With a stride of one every kernel position is a tap, in order.
+  // With a stride of one every kernel position is a tap, the last ones first.
   const Tap& tap_at(std::int64_t row, std::int64_t col) const {
-    return phase().taps[static_cast<std::size_t>(row * shape_.weight[3] + col)];
+    return phase().taps[static_cast<std::size_t>(places() - 1 - (row * shape_.weight[3] + col))];
   }
   std::int64_t places() const { return shape_.weight[2] * shape_.weight[3]; }
   std::int64_t padded() const { return vectors_for(inputs_) * kLanes; }

@@ -5,6 +5,7 @@
 #include "lowtide/engine/integer/dense.h"
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/products.h"
+#include "lowtide/engine/integer/tiled_weight_gradient.h"
 #include "lowtide/engine/integer/winograd_weight_gradient.h"
 #include "lowtide/quant/pieces.h"
 
@@ -240,11 +241,23 @@ at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const
   const std::uint8_t* input = x.code.data_ptr<std::uint8_t>();
   const std::uint8_t* error = dy.code.data_ptr<std::uint8_t>();
   const std::int64_t places = shape.weight[2] * shape.weight[3];
+  if (tiles.has_matrix_unit()) {
+    const Shifts shifts{0, Affine::of(x).shift};
+    TiledSums sums = tiled_weight_sums(shape, {input, error, shifts}, tiles);
+    const GradientSums edges(dy, x, shape, shifts, std::move(sums.inputs));
+    const std::int64_t inputs = shape.weight[1],
+                       group_sums = shape.weight[0] / shape.groups * places * inputs;
+    for (std::int64_t group = 0; group < shape.groups; ++group) {
+      write_values(shape, edges, group,
+                   {sums.products.data() + group * group_sums, places * inputs, inputs, 1}, dw);
+    }
+    return dw;
+  }
   TapSums input_sums(x, shape, Met::kInputs);
   if (suits_winograd(shape, kWeightGradientsWorth)) {
     const Shifts shifts{Affine::of(dy).shift, Affine::of(x).zero};
     const auto sums = winograd_weight_sums(shape, {input, error, shifts}, input_sums, tiles);
-    const GradientSums edges(dy, x, shape, shifts, input_sums);
+    const GradientSums edges(dy, x, shape, shifts, input_sums.by_tap());
     write_values(shape, edges, 0, {sums.get(), places * shape.weight[1], shape.weight[1], 1}, dw);
     return dw;
   }
@@ -252,7 +265,7 @@ at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const
   const std::int64_t padded = g.vectors * kLanes;
   const Shifts shifts{0, Affine::of(x).shift};
   input_sums.add_all();
-  const GradientSums edges(dy, x, shape, shifts, input_sums);
+  const GradientSums edges(dy, x, shape, shifts, input_sums.by_tap());
   const GroupSums sums(g, shifts.input, tiles);
   for (std::int64_t group = 0; group < shape.groups; ++group) {
     const std::vector<std::int64_t> total = sums.sums({input + group * g.inputs, error + group * g.outputs});

@@ -99,10 +99,13 @@ class DenseWalk {
             const TileKernels& tiles)
       : plan_(plan), call_(call), operands_(operands), tiles_(tiles), quads_(quads_for(call.in_channels)) {
     for (const Phase& phase : plan.phases) {
-      std::vector<std::int32_t>& offsets = tap_offsets_.emplace_back();
+      TapOffsets& offsets = tap_offsets_.emplace_back();
       for (const Tap& tap : phase.taps) {
-        offsets.push_back(static_cast<std::int32_t>((tap.row * plan.pitch() + plan.column(tap.col)) * kQuad));
+        offsets.pixels.push_back(static_cast<std::int32_t>(tap.row * plan.pitch() + plan.column(tap.col)));
+        offsets.bytes.push_back(
+            static_cast<std::int32_t>(offsets.pixels.back() * tiles.layout(quads_, 0).pixel));
       }
+      offsets.run = run_of(offsets.pixels);
     }
   }
 
@@ -115,11 +118,14 @@ class DenseWalk {
     const std::int64_t least = macs < 2'000'000 ? pieces : 1;
     watcher_ = pieces == call_.items ? call_.watcher : nullptr;
     if (watcher_) watcher_->begin(call_.out);
-    for_each_piece(pieces, least, [&](std::int64_t piece) {
-      const std::int64_t first = piece % stretches * stretch;
-      const std::int64_t group = piece / stretches % call_.groups;
-      work(piece / stretches / call_.groups, group, first, std::min(rows, first + stretch));
-      if (watcher_) watcher_->image(piece);
+    Pieces(pieces, least).share_out([&](Pieces::Share& share) {
+      const TileUse use(tiles_);
+      while (const std::optional<std::int64_t> piece = share.next()) {
+        const std::int64_t first = *piece % stretches * stretch;
+        const std::int64_t group = *piece / stretches % call_.groups;
+        work(*piece / stretches / call_.groups, group, first, std::min(rows, first + stretch));
+        if (watcher_) watcher_->image(*piece);
+      }
     });
   }
 
@@ -149,8 +155,9 @@ class DenseWalk {
     const ImageCodes image{
         call_.code + item * plan_.source_rows * plan_.source_cols * all_channels + group * call_.in_channels,
         call_.in_channels, all_channels, call_.shift};
-    pack_quads(plan_, image, packed_first, packed_rows, packed);
-    tiles_.channel_sums(packed, quads_, pixels * kQuad, pixels, channel_sums);
+    const auto pack = tiles_.has_matrix_unit() ? pack_pixels : pack_quads;
+    pack(plan_, image, packed_first, packed_rows, packed);
+    tiles_.channel_sums(packed, quads_, tiles_.layout(quads_, pixels), pixels, channel_sums);
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
       const std::int64_t end = std::min(last, plan_.phases[i].rows);
       if (first < end) phase_rows(i, item, group, first, end, {packed, channel_sums, pixels});
@@ -167,23 +174,24 @@ class DenseWalk {
                   std::int64_t last, const Packed& packed) const {
     thread_local Scratch<std::int32_t> box_memory, sum_memory;
     const Phase& phase = plan_.phases[index];
-    const std::vector<std::int32_t>& taps = tap_offsets_[index];
+    const TapOffsets& taps = tap_offsets_[index];
     PhaseOperands<Epilogue>& operands =
         operands_[static_cast<std::size_t>(group) * plan_.phases.size() + index];
     std::int32_t* box = box_memory.at_least((last - first) * phase.cols);
-    std::int32_t* sum = sum_memory.at_least(phase.cols * kMostVectors * kLanes);
-    const std::int64_t row_pixels = plan_.row_step * plan_.pitch();
+    const std::int64_t row_pixels = plan_.row_step * plan_.pitch(), together = rows_together(phase);
+    std::int32_t* sum =
+        sum_memory.at_least(((together - 1) * row_pixels + phase.cols) * kMostVectors * kLanes);
     for (std::int64_t row = 0; row < last - first; ++row) {
-      sum_taps(packed.channel_sums + row * row_pixels, taps.data(), taps.size(), phase.cols,
+      sum_taps(packed.channel_sums + row * row_pixels, taps.pixels.data(), taps.pixels.size(), phase.cols,
                box + row * phase.cols);
     }
     DotRow dot;
-    dot.tap = taps.data();
-    dot.taps = static_cast<int>(taps.size());
+    dot.tap = taps.bytes.data();
+    dot.taps = static_cast<int>(taps.bytes.size());
     dot.quads = quads_;
-    dot.plane = packed.pixels * kQuad;
+    dot.run = taps.run;
+    dot.layout = tiles_.layout(quads_, packed.pixels);
     dot.sum = sum;
-    dot.pixels = phase.cols;
     const std::int64_t out_channels = call_.out_channels * call_.groups;
     const std::int64_t pixel_step = plan_.out_col_step * out_channels;
     float* image = call_.out.data_ptr<float>() + item * plan_.out_rows * plan_.out_cols * out_channels;
@@ -194,19 +202,50 @@ class DenseWalk {
         const std::int64_t out_row = phase.first_row + row * plan_.out_row_step;
         const std::int64_t first_float =
             (out_row * plan_.out_cols + phase.first_col) * out_channels + group * call_.out_channels;
-        float* out = image + first_float;
-        dot.ahead = {};
-        if (block.first == 0) {
-          dot.ahead = {out, beside ? beside + first_float : nullptr, pixel_step, call_.out_channels};
+        const std::int64_t joined = (row - first) % together;
+        if (joined == 0) {
+          const std::int64_t rows = std::min(together, last - row);
+          dot.pixels = (rows - 1) * row_pixels + phase.cols;
+          dot.input = packed.code + (row - first) * row_pixels * dot.layout.pixel;
+          dot.ahead = {};
+          if (block.first == 0) {
+            dot.ahead = {image + first_float, beside ? beside + first_float : nullptr, pixel_step,
+                         call_.out_channels};
+            // Pixels are not the output's then, but as a share of them.
+            if (rows > 1) dot.ahead.step = dot.ahead.floats = rows * phase.cols * out_channels / dot.pixels;
+          }
+          tiles_.dot_row(dot, block.vectors);
         }
-        dot.input = packed.code + (row - first) * row_pixels * kQuad;
-        tiles_.dot_row(dot, block.vectors);
         const Onto onto = onto_row(phase, item, row, group, first_float);
-        operands.epilogue.row({block, sum, box + (row - first) * phase.cols,
+        operands.epilogue.row({block, sum + joined * row_pixels * block.vectors * kLanes,
+                               box + (row - first) * phase.cols,
                                static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(row)]),
-                               &phase.col_runs, out, pixel_step, onto.first, onto.step});
+                               &phase.col_runs, image + first_float, pixel_step, onto.first, onto.step});
       }
     }
+  }
+
+  // Rows that are summed as one, with what lies between them: a matrix unit takes sixteen pixels in the time of fewer.
+  std::int64_t rows_together(const Phase& phase) const {
+    constexpr std::int64_t kPixels = 128;  // their sums are 32 KiB
+    const bool gains = tiles_.has_matrix_unit() && phase.cols < kLanes && call_.groups == 1;
+    const bool neighbours = plan_.row_step == 1 && plan_.out_row_step == 1 && plan_.out_col_step == 1;
+    return gains && neighbours ? std::clamp<std::int64_t>(kPixels / plan_.pitch(), 1, phase.rows) : 1;
+  }
+
+  // Where the taps of a phase lie from an output pixel's place.
+  struct TapOffsets {
+    std::vector<std::int32_t> pixels, bytes;
+    int run = 1;  // see DotRow
+  };
+
+  static int run_of(const std::vector<std::int32_t>& pixels) {
+    std::size_t run = 1;
+    while (run < pixels.size() && pixels[run] == pixels[run - 1] + 1) ++run;
+    for (std::size_t i = 1; i < pixels.size(); ++i) {
+      if (i % run != 0 && pixels[i] != pixels[i - 1] + 1) return 1;
+    }
+    return pixels.size() % run == 0 ? static_cast<int>(run) : 1;
   }
 
   struct Onto {
@@ -233,7 +272,7 @@ class DenseWalk {
   std::vector<PhaseOperands<Epilogue>>& operands_;
   const TileKernels& tiles_;
   const std::int64_t quads_;
-  std::vector<std::vector<std::int32_t>> tap_offsets_;
+  std::vector<TapOffsets> tap_offsets_;  // by phase
   ImageWatcher* watcher_ = nullptr;
 };
 

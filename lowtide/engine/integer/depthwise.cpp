@@ -9,6 +9,7 @@
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/plan.h"
 #include "lowtide/engine/integer/products.h"
+#include "lowtide/engine/integer/tap_sums.h"
 #include "lowtide/engine/integer/tiles.h"
 
 // A depthwise convolution has nine products an output where a dense one has hundreds: it is bound by memory and by
@@ -216,7 +217,7 @@ at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, co
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += mine[i];
   });
   at::Tensor dw = at::empty(shape.weight, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
-  const GradientSums edges(dy, x, shape, {}, input_sums);
+  const GradientSums edges(dy, x, shape, {}, input_sums.by_tap());
   float* out = dw.data_ptr<float>();
   for (std::int64_t c = 0; c < channels; ++c) {
     for (std::int64_t place = 0; place < places; ++place) {

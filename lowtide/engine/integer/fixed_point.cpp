@@ -6,6 +6,7 @@
 #include <limits>
 #include <mutex>
 
+#include "lowtide/base/lanes.h"
 #include "lowtide/base/simd.h"
 
 namespace lowtide::integer {
@@ -34,25 +35,60 @@ LOWTIDE_SIMD void round_row(const std::uint8_t* code, const Affine& row, std::in
   }
 }
 
+// Four rows of sixteen columns: a vector of each plane, and their centred bytes added to its sums.
+LOWTIDE_SIMD void pack_rows(const std::array<const std::uint32_t*, kQuad>& rows, std::uint8_t* to,
+                            std::int32_t* sums) {
+  for (int plane = 0; plane < kPlanes; ++plane, to += kVectorBytes, sums += kLanes) {
+    Words packed{}, sum = LOWTIDE_LOAD(Words, sums);
+    for (int k = 0; k < kQuad; ++k) {
+      const Words byte = LOWTIDE_LOAD(Words, rows[static_cast<std::size_t>(k)]) >> (16 - 8 * plane) & 0xffu;
+      packed |= byte << (8 * k);
+      sum += byte;
+    }
+    LOWTIDE_STORE(to, packed);
+    LOWTIDE_STORE(sums, sum);
+  }
+}
+
 }  // namespace
 
-FixedPoint::FixedPoint(const std::uint8_t* code, std::vector<Affine> rows, std::int64_t columns)
+void FixedPoint::pack_quad(const std::array<std::int64_t, kQuad>& rows, std::int64_t first, std::uint8_t* to,
+                           PlaneSums& sums) const {
+  alignas(kVectorBytes) std::array<std::array<std::uint32_t, kLanes>, kQuad>
+      padded{};  // of what is not whole
+  std::array<const std::uint32_t*, kQuad> from{};
+  std::int32_t whole_rows = 0;
+  const std::int64_t lanes = std::min<std::int64_t>(kLanes, columns_ - first);
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    from[k] = padded[k].data();
+    if (rows[k] < 0) continue;
+    ++whole_rows;
+    const std::uint32_t* row = u_.get() + rows[k] * columns_ + first;
+    if (lanes == kLanes) {
+      from[k] = row;
+    } else {
+      std::copy_n(row, lanes, padded[k].begin());
+    }
+  }
+  pack_rows(from, to, sums[0].data());
+  for (std::int32_t& sum : sums[0]) sum -= whole_rows * centre(0);
+}
+
+FixedPoint::FixedPoint(const std::uint8_t* code, const std::vector<Affine>& rows, std::int64_t columns)
     : scale(static_cast<std::size_t>(columns)),
       middle(scale.size()),
-      code_(code),
-      rows_(std::move(rows)),
       columns_(columns),
-      u_(new std::uint32_t[rows_.size() * scale.size()]) {
+      u_(new std::uint32_t[rows.size() * scale.size()]) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const auto count = static_cast<std::int64_t>(rows_.size());
+  const auto count = static_cast<std::int64_t>(rows.size());
   // Some 100 µs of work for a thread, at a nanosecond an element.
-  const std::int64_t rows_a_thread = std::max<std::int64_t>(1, 100'000 / std::max<std::int64_t>(1, columns));
+  const std::int64_t rowsa_thread = std::max<std::int64_t>(1, 100'000 / std::max<std::int64_t>(1, columns));
   std::vector<double> low(scale.size(), kInfinity), high(scale.size(), -kInfinity), inverse(scale.size());
   std::mutex joining;  // extremes do not depend on the order
-  at::parallel_for(0, count, rows_a_thread, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, count, rowsa_thread, [&](std::int64_t begin, std::int64_t end) {
     std::vector<double> least(scale.size(), kInfinity), most(scale.size(), -kInfinity);
     for (std::int64_t row = begin; row < end; ++row) {
-      widen(code + row * columns, rows_[static_cast<std::size_t>(row)], columns, least.data(), most.data());
+      widen(code + row * columns, rows[static_cast<std::size_t>(row)], columns, least.data(), most.data());
     }
     const std::lock_guard lock(joining);
     for (std::size_t c = 0; c < scale.size(); ++c) {
@@ -61,15 +97,15 @@ FixedPoint::FixedPoint(const std::uint8_t* code, std::vector<Affine> rows, std::
     }
   });
   double poison = 0;  // NaN once a row's is: comparisons pass over it
-  for (const Affine& row : rows_) poison += row.residual * 0.0 + static_cast<double>(row.scale) * 0.0;
+  for (const Affine& row : rows) poison += row.residual * 0.0 + static_cast<double>(row.scale) * 0.0;
   for (std::size_t c = 0; c < scale.size(); ++c) {
     scale[c] = (high[c] - low[c]) / kTop;
     inverse[c] = scale[c] > 0 ? 1 / scale[c] : 0;
     middle[c] = low[c] + kMiddle * scale[c] + poison;
   }
-  at::parallel_for(0, count, rows_a_thread, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, count, rowsa_thread, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      round_row(code + row * columns, rows_[static_cast<std::size_t>(row)], columns, low.data(),
+      round_row(code + row * columns, rows[static_cast<std::size_t>(row)], columns, low.data(),
                 inverse.data(), u_.get() + row * columns);
     }
   });

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "lowtide/engine/integer/affine.h"
+#include "lowtide/engine/integer/tiles.h"
 
 namespace lowtide::integer {
 
@@ -15,24 +17,27 @@ inline constexpr int kPlanes = 3;
 
 class FixedPoint {
  public:
-  FixedPoint(const std::uint8_t* code, std::vector<Affine> rows, std::int64_t columns);
+  FixedPoint(const std::uint8_t* code, const std::vector<Affine>& rows, std::int64_t columns);
 
-  const std::uint32_t* row(std::int64_t row) const { return u_.get() + row * columns_; }
-  // Byte `plane` of u, the highest first; of the highest, 128 counts as 0.
-  static std::uint8_t byte(std::uint32_t u, int plane) {
-    return static_cast<std::uint8_t>(u >> (16 - 8 * plane));
-  }
+  // What counts as 0 of a plane's bytes; planes have the highest byte first.
   static int centre(int plane) { return plane == 0 ? 128 : 0; }
-  // The exact value.
-  double value(std::int64_t row, std::int64_t column) const {
-    return rows_[static_cast<std::size_t>(row)].value(code_[row * columns_ + column]);
+
+  // Sums of centred bytes, sixteen columns of each plane.
+  using PlaneSums = std::array<std::array<std::int32_t, kLanes>, kPlanes>;
+  // Sixteen columns from `first` on of the rows of a quad (none: -1), as the tiles read them: `to` has a vector for each
+  // plane. What lies beyond the last column is zero. Adds the bytes to `sums`.
+  void pack_quad(const std::array<std::int64_t, kQuad>& rows, std::int64_t first, std::uint8_t* to,
+                 PlaneSums& sums) const;
+  // Σ of a column's values, of whose bytes these are the sums.
+  double total(std::int64_t column, const PlaneSums& sums, std::int64_t terms) const {
+    const auto lane = static_cast<std::size_t>(column % kLanes), c = static_cast<std::size_t>(column);
+    const double u = 0x1p16 * sums[0][lane] + 0x1p8 * sums[1][lane] + sums[2][lane];
+    return scale[c] * u + middle[c] * static_cast<double>(terms);
   }
 
   std::vector<double> scale, middle;
 
  private:
-  const std::uint8_t* code_;
-  std::vector<Affine> rows_;
   std::int64_t columns_;
   std::unique_ptr<std::uint32_t[]> u_;  // not cleared first
 };

@@ -1,6 +1,9 @@
 #include "lowtide/engine/integer/gradient_sums.h"
 
+#include <utility>
+
 #include "lowtide/base/simd.h"
+#include "lowtide/engine/integer/tap_sums.h"
 
 namespace lowtide::integer {
 namespace {
@@ -30,15 +33,15 @@ LOWTIDE_SIMD void write_row(const RowValues& of, const std::int64_t* sum, std::i
 }  // namespace
 
 GradientSums::GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape,
-                           const Shifts& shifts, const TapSums& inputs)
+                           const Shifts& shifts, std::vector<std::int64_t> input_sums)
     : error_(Affine::of(dy)),
       input_(Affine::of(x)),
       shifts_(shifts),
       outputs_(shape.weight[0]),
       inputs_(shape.input[1]),
-      positions_(inputs.positions()),
+      positions_(met_positions(shape)),
       error_sums_(positions_.size() * static_cast<std::size_t>(outputs_)),
-      input_sums_(inputs.by_tap()) {
+      input_sums_(std::move(input_sums)) {
   if (shifts.input == input_.zero && input_.residual == 0) return;
   TapSums errors(dy, shape, Met::kOutputs);
   errors.add_all();

@@ -5,7 +5,6 @@
 
 #include "lowtide/engine/engine.h"
 #include "lowtide/engine/integer/affine.h"
-#include "lowtide/engine/integer/tap_sums.h"
 
 namespace lowtide::integer {
 
@@ -24,7 +23,7 @@ struct Shifts {
 class GradientSums {
  public:
   GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape, const Shifts& shifts,
-               const TapSums& inputs);
+               std::vector<std::int64_t> input_sums);
 
   // Sums Σ (q - shift)(qx - shift) of one output channel and kernel position, of input channels from `first` on, become
   // values. Channels are counted over all groups.

@@ -23,6 +23,11 @@ void pack_blocks(const std::vector<Block>& blocks, std::int64_t block_bytes, con
                    });
 }
 
+LOWTIDE_SIMD void shift_codes(const std::uint8_t* from, std::int64_t n, std::int32_t shift, std::int8_t* to) {
+  const auto off = static_cast<std::uint8_t>(shift);
+  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<std::int8_t>(from[i] - off);
+}
+
 // A lane each for sixteen columns of a right operand with one scale a column: y = Σ (a.scale (qa - za) + ea) · b.
 struct ColumnConstants {
   const std::int32_t *zero, *sum;         // zb, Σ (qb - zb)
@@ -141,25 +146,6 @@ LOWTIDE_SIMD void finish_planes(const std::int32_t* sums, const RowTerms& row, c
   }
 }
 
-// Byte `plane` of four rows of sixteen columns, side by side.
-LOWTIDE_SIMD void pack_plane(const std::array<const std::uint32_t*, kQuad>& u, int plane, std::uint8_t* to) {
-  const int shift = 16 - 8 * plane;
-  Words packed = (LOWTIDE_LOAD(Words, u[0]) >> shift) & 0xffu;
-  for (int k = 1; k < static_cast<int>(kQuad); ++k) {
-    packed |= ((LOWTIDE_LOAD(Words, u[static_cast<std::size_t>(k)]) >> shift) & 0xffu) << (8 * k);
-  }
-  LOWTIDE_STORE(to, packed);
-}
-
-// Adds the centred bytes of sixteen columns of one row.
-LOWTIDE_SIMD void sum_bytes(const std::uint32_t* u, std::int32_t* sums) {
-  const Words row = LOWTIDE_LOAD(Words, u);
-  LOWTIDE_STORE(sums,
-                LOWTIDE_LOAD(Words, sums) + (row >> 16) - static_cast<std::uint32_t>(FixedPoint::centre(0)));
-  LOWTIDE_STORE(sums + kLanes, LOWTIDE_LOAD(Words, sums + kLanes) + (row >> 8 & 0xffu));
-  LOWTIDE_STORE(sums + 2 * kLanes, LOWTIDE_LOAD(Words, sums + 2 * kLanes) + (row & 0xffu));
-}
-
 class ScaledTerms final : public RightOperand {
  public:
   ScaledTerms(const Side& right, std::int64_t from, std::int64_t to)
@@ -188,37 +174,21 @@ class ScaledTerms final : public RightOperand {
  private:
   void pack(const FixedPoint& fixed, const Block& block) {
     const std::int64_t first = block.first / kPlanes * kLanes;
-    const std::int64_t lanes = std::min<std::int64_t>(kLanes, columns_ - first);
-    alignas(64) std::array<std::array<std::uint32_t, kLanes>, kQuad> padded{};  // rows that are not whole
-    std::array<std::int32_t, kPlanes * kLanes> sums{};
+    FixedPoint::PlaneSums sums{};
     for (std::int64_t quad = 0; quad < quads_for(terms_); ++quad) {
-      std::array<const std::uint32_t*, kQuad> rows{};
+      std::array<std::int64_t, kQuad> rows{};
       for (std::int64_t k = 0; k < kQuad; ++k) {
-        const auto i = static_cast<std::size_t>(k);
         const std::int64_t row = quad * kQuad + k;
-        if (row < terms_ && lanes == kLanes) {
-          rows[i] = fixed.row(row) + first;
-          continue;
-        }
-        padded[i].fill(0);
-        if (row < terms_) std::copy_n(fixed.row(row) + first, lanes, padded[i].begin());
-        rows[i] = padded[i].data();
+        rows[static_cast<std::size_t>(k)] = row < terms_ ? row : -1;
       }
-      for (int plane = 0; plane < kPlanes; ++plane)
-        pack_plane(rows, plane, weights_.at(block, plane, 0, quad));
-      for (std::int64_t k = 0; k < std::min<std::int64_t>(kQuad, terms_ - quad * kQuad); ++k) {
-        sum_bytes(rows[static_cast<std::size_t>(k)], sums.data());
-      }
+      fixed.pack_quad(rows, first, weights_.at(block, 0, 0, quad), sums);
     }
-    for (std::int64_t lane = 0; lane < lanes; ++lane) {
-      const auto c = static_cast<std::size_t>(first + lane);
-      const auto of_plane = [&](int plane) { return sums[static_cast<std::size_t>(plane * kLanes + lane)]; };
-      for (int plane = 0; plane < kPlanes; ++plane)
-        sum_[static_cast<std::size_t>(plane)][c] = of_plane(plane);
-      const double u = 0x1p16 * of_plane(0) + 0x1p8 * of_plane(1) + of_plane(2);
+    for (std::int64_t column = first; column < std::min<std::int64_t>(first + kLanes, columns_); ++column) {
+      const auto c = static_cast<std::size_t>(column), lane = static_cast<std::size_t>(column - first);
+      for (std::size_t plane = 0; plane < kPlanes; ++plane) sum_[plane][c] = sums[plane][lane];
       scale_[c] = static_cast<float>(fixed.scale[c]);
       middle_[c] = static_cast<float>(fixed.middle[c]);
-      value_[c] = static_cast<float>(fixed.scale[c] * u + fixed.middle[c] * static_cast<double>(terms_));
+      value_[c] = static_cast<float>(fixed.total(column, sums, terms_));
     }
   }
 
@@ -235,30 +205,38 @@ std::unique_ptr<RightOperand> make_right_operand(const Side& right, bool terms_s
 }
 
 void pack_left(const Side& left, std::int64_t first, std::int64_t rows, std::int64_t from, std::int64_t to,
-               std::int8_t* packed) {
-  const std::int64_t terms = to - from;
-  if (terms % kQuad != 0) std::fill_n(packed + terms / kQuad * rows * kQuad, rows * kQuad, std::int8_t{0});
+               const PixelLayout& layout, std::int8_t* packed) {
+  const std::int64_t terms = to - from, whole = terms / kQuad;
+  if (terms % kQuad != 0) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      std::fill_n(packed + whole * layout.plane + row * layout.pixel, kQuad, std::int8_t{0});
+    }
+  }
   const std::uint8_t* code = left.code + first * left.across_step + from * left.along_step;
   if (left.along_step == 1) {
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int32_t shift = left.at(first + row).shift;
       const std::uint8_t* from_row = code + row * left.across_step;
-      for (std::int64_t quad = 0; quad < terms / kQuad; ++quad) {
-        std::int8_t* to_quad = packed + (quad * rows + row) * kQuad;
-        for (std::int64_t k = 0; k < kQuad; ++k)
-          to_quad[k] = static_cast<std::int8_t>(from_row[quad * kQuad + k] - shift);
+      std::int8_t* to_row = packed + row * layout.pixel;
+      if (layout.plane == kQuad) {
+        shift_codes(from_row, terms, shift, to_row);
+        continue;
       }
-      for (std::int64_t k = terms / kQuad * kQuad; k < terms; ++k) {
-        packed[(k / kQuad * rows + row) * kQuad + k % kQuad] = static_cast<std::int8_t>(from_row[k] - shift);
+      for (std::int64_t quad = 0; quad < whole; ++quad) {
+        for (std::int64_t k = 0; k < kQuad; ++k)
+          to_row[quad * layout.plane + k] = static_cast<std::int8_t>(from_row[quad * kQuad + k] - shift);
+      }
+      for (std::int64_t k = whole * kQuad; k < terms; ++k) {
+        to_row[whole * layout.plane + k % kQuad] = static_cast<std::int8_t>(from_row[k] - shift);
       }
     }
     return;
   }
   for (std::int64_t k = 0; k < terms; ++k) {
-    std::int8_t* to_quad = packed + k / kQuad * rows * kQuad + k % kQuad;
+    std::int8_t* to_quad = packed + k / kQuad * layout.plane + k % kQuad;
     const std::uint8_t* from_term = code + k * left.along_step;
     for (std::int64_t row = 0; row < rows; ++row) {
-      to_quad[row * kQuad] = static_cast<std::int8_t>(from_term[row] - left.at(first + row).shift);
+      to_quad[row * layout.pixel] = static_cast<std::int8_t>(from_term[row] - left.at(first + row).shift);
     }
   }
 }

@@ -76,8 +76,8 @@ class RightOperand {
 std::unique_ptr<RightOperand> make_right_operand(const Side& right, bool terms_scaled, std::int64_t from,
                                                  std::int64_t to);
 
-// Rows [first, first + rows) of the left operand, elements [from, to) along: [quad][row][4], signed.
+// Rows [first, first + rows) of the left operand, elements [from, to) along, as signed pixels.
 void pack_left(const Side& left, std::int64_t first, std::int64_t rows, std::int64_t from, std::int64_t to,
-               std::int8_t* packed);
+               const PixelLayout& layout, std::int8_t* packed);
 
 }  // namespace lowtide::integer

@@ -113,6 +113,20 @@ void pack_quad_row(const Plan& plan, const ImageCodes& image, const std::uint8_t
   }
 }
 
+// Some channels of `count` pixels, the codes less their shift.
+LOWTIDE_SIMD void shift_pixels(const std::uint8_t* from, std::int64_t step, std::int64_t count,
+                               std::int64_t channels, std::int32_t shift, std::int64_t to_step,
+                               std::int8_t* to) {
+  const auto off = static_cast<std::uint8_t>(shift);
+  if (step == channels && to_step == channels) {
+    for (std::int64_t i = 0; i < count * channels; ++i) to[i] = static_cast<std::int8_t>(from[i] - off);
+    return;
+  }
+  for (; count > 0; --count, from += step, to += to_step) {
+    for (std::int64_t i = 0; i < channels; ++i) to[i] = static_cast<std::int8_t>(from[i] - off);
+  }
+}
+
 // Sixteen rows of sixteen bytes become columns: four rounds of the perfect shuffle.
 [[gnu::always_inline]] inline void transpose_bytes(std::array<Bytes16, 16>& rows) {
   for (int round = 0; round < 4; ++round) {
@@ -208,6 +222,24 @@ void pack_quads(const Plan& plan, const ImageCodes& image, std::int64_t first, s
   }
 }
 
+void pack_pixels(const Plan& plan, const ImageCodes& image, std::int64_t first, std::int64_t rows,
+                 std::int8_t* packed) {
+  const std::int64_t pixel = (image.channels + kQuad - 1) / kQuad * kQuad, row_bytes = plan.pitch() * pixel;
+  std::memset(packed, 0, static_cast<std::size_t>(rows * row_bytes));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t source = first + row - plan.top;
+    if (source < 0 || source >= plan.source_rows) continue;
+    const std::uint8_t* from = image.code + source * plan.source_cols * image.pixel_step;
+    for (std::int64_t remainder = 0; remainder < plan.column_split; ++remainder) {
+      const SplitColumns columns =
+          split_columns(columns_within(plan), plan.left, plan.column_split, plan.split_width(), remainder);
+      shift_pixels(from + columns.source * image.pixel_step, plan.column_split * image.pixel_step,
+                   columns.count, image.channels, image.shift, pixel,
+                   packed + row * row_bytes + columns.packed * pixel);
+    }
+  }
+}
+
 PlanarLayout::PlanarLayout(const Plan& plan, std::int64_t kernel_cols, std::int64_t quads)
     : rows(plan.packed_rows),
       split(plan.column_split),
@@ -242,13 +274,13 @@ LOWTIDE_SIMD void sum_taps(const std::int32_t* sums, const std::int32_t* taps, s
   for (std::int64_t pixel = 0; pixel < whole; pixel += kSimdLanes) {
     Ints total{};
     for (std::size_t tap = 0; tap < count; ++tap) {
-      total += LOWTIDE_LOAD(Ints, sums + taps[tap] / kQuad + pixel);
+      total += LOWTIDE_LOAD(Ints, sums + taps[tap] + pixel);
     }
     LOWTIDE_STORE(box + pixel, total);
   }
   std::fill(box + whole, box + pixels, 0);
   for (std::size_t tap = 0; tap < count; ++tap) {
-    const std::int32_t* from = sums + taps[tap] / kQuad;
+    const std::int32_t* from = sums + taps[tap];
     for (std::int64_t pixel = whole; pixel < pixels; ++pixel) box[pixel] += from[pixel];
   }
 }

@@ -23,6 +23,10 @@ struct ImageCodes {
 void pack_quads(const Plan& plan, const ImageCodes& image, std::int64_t first, std::int64_t rows,
                 std::int8_t* packed);
 
+// The same as [row][column][channel], channels up to whole quads: for a matrix unit.
+void pack_pixels(const Plan& plan, const ImageCodes& image, std::int64_t first, std::int64_t rows,
+                 std::int8_t* packed);
+
 // Every packed row as signed bytes, channel by channel: [channel][row][split][width], zeros in the margin.
 struct PlanarLayout {
   std::int64_t rows = 0;   // packed rows
@@ -42,7 +46,7 @@ void pack_planes(const Plan& plan, const PlanarLayout& layout, const ImageCodes&
 void pack_columns(const ImageCodes& image, std::int64_t rows, std::int64_t cols, std::int64_t vectors,
                   std::uint8_t* packed);
 
-// box[pixel] = Σ_tap sums[tap / 4 + pixel], the taps being bytes of a packed image.
+// box[pixel] = Σ_tap sums[tap + pixel]
 void sum_taps(const std::int32_t* sums, const std::int32_t* taps, std::size_t count, std::int64_t pixels,
               std::int32_t* box);
 

@@ -169,8 +169,9 @@ Plan input_gradient_plan(const ConvShape& shape) {
       phase.rows = phase_length(plan.out_rows, a, shape.stride[0]);
       phase.cols = phase_length(plan.out_cols, b, shape.stride[1]);
       if (phase.rows == 0 || phase.cols == 0) continue;
-      for (std::size_t ky = 0; ky < rows.shift.size(); ++ky) {
-        for (std::size_t kx = 0; kx < cols.shift.size(); ++kx) {
+      // Kernel and error run against each other: from the last position on, taps read one pixel after another.
+      for (std::size_t ky = rows.shift.size(); ky-- > 0;) {
+        for (std::size_t kx = cols.shift.size(); kx-- > 0;) {
           if (!rows.used[ky] || !cols.used[kx]) continue;
           phase.taps.push_back(
               {static_cast<std::int64_t>(ky), static_cast<std::int64_t>(kx), rows.shift[ky], cols.shift[kx]});

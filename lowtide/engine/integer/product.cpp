@@ -27,8 +27,9 @@ void multiply_rows(const Side& left, const RightOperand& right, std::int64_t fir
   std::int8_t* packed = packed_memory.at_least(quads * rows * kQuad);
   std::int32_t* sum = sum_memory.at_least(rows * kMostVectors * kLanes);
   std::int32_t* box = box_memory.at_least(rows);
-  pack_left(left, first, rows, from, from + right.terms(), packed);
-  tiles.channel_sums(packed, quads, rows * kQuad, rows, box);
+  const PixelLayout layout = tiles.layout(quads, rows);
+  pack_left(left, first, rows, from, from + right.terms(), layout, packed);
+  tiles.channel_sums(packed, quads, layout, rows, box);
   if (result.constant != nullptr) {
     for (std::int64_t row = first; row < first + rows; ++row) {
       std::copy_n(result.constant, right.columns(), result.y + row * result.row_step);
@@ -37,7 +38,7 @@ void multiply_rows(const Side& left, const RightOperand& right, std::int64_t fir
   const bool adds = result.adds || result.constant != nullptr;
   const std::int32_t here = 0;
   for (const Block& block : right.blocks()) {
-    tiles.dot_row({packed, right.packed(block), &here, 1, quads, rows * kQuad, sum, rows}, block.vectors);
+    tiles.dot_row({packed, right.packed(block), &here, 1, quads, layout, sum, rows}, block.vectors);
     for (std::int64_t row = 0; row < rows; ++row) {
       right.finish_row(block, sum + row * block.vectors * kLanes,
                        RowTerms(left.at(first + row), box[row], right.terms()),
@@ -52,6 +53,7 @@ void multiply(const Side& left, const RightOperand& right, std::int64_t from, co
   const std::int64_t row_tiles = (left.across + kTileRows - 1) / kTileRows;
   const std::int64_t macs = left.across * right.columns() * right.terms();
   at::parallel_for(0, row_tiles, macs < 2'000'000 ? row_tiles : 1, [&](std::int64_t begin, std::int64_t end) {
+    const TileUse use(tiles);
     for (std::int64_t tile = begin; tile < end; ++tile) {
       const std::int64_t first = tile * kTileRows;
       multiply_rows(left, right, first, std::min(kTileRows, left.across - first), from, result, tiles);

@@ -102,6 +102,16 @@ LOWTIDE_SIMD void add_pixels(const Pixels& of, std::int64_t channels, std::int64
 
 }  // namespace
 
+std::vector<std::int64_t> met_positions(const ConvShape& shape) {
+  std::vector<std::int64_t> counts;
+  for (const PositionRun& rows : met_by_taps(shape, 0, Met::kOutputs)) {
+    for (const PositionRun& cols : met_by_taps(shape, 1, Met::kOutputs)) {
+      counts.push_back(shape.input[0] * rows.count * cols.count);
+    }
+  }
+  return counts;
+}
+
 TapSums::TapSums(const Quantized& q, const ConvShape& shape, Met met)
     : code_(q.code.data_ptr<std::uint8_t>()),
       items_(q.code.size(0)),
@@ -162,14 +172,6 @@ std::vector<std::int64_t> TapSums::by_tap() const {
     }
   }
   return result;
-}
-
-std::vector<std::int64_t> TapSums::positions() const {
-  std::vector<std::int64_t> counts;
-  for (const PositionRun& rows : met_by_rows_) {
-    for (const PositionRun& cols : met_by_cols_) counts.push_back(items_ * rows.count * cols.count);
-  }
-  return counts;
 }
 
 }  // namespace lowtide::integer

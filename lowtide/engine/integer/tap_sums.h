@@ -16,6 +16,9 @@ struct PositionRun {
   std::int64_t first, step, count;
 };
 
+// How many positions each tap meets in all images, [kernel position].
+std::vector<std::int64_t> met_positions(const ConvShape& shape);
+
 // Positions that the same taps meet. Away from the edges nearly all are in one class.
 struct PositionClass {
   std::vector<bool> met_by;  // each tap
@@ -49,8 +52,6 @@ class TapSums {
 
   // When every image was added: [kernel position][channel].
   std::vector<std::int64_t> by_tap() const;
-  // How many positions each tap meets in all images, [kernel position].
-  std::vector<std::int64_t> positions() const;
 
  private:
   const std::uint8_t* const code_;

@@ -8,7 +8,8 @@
 
 // The innermost loops of the integer engine, on plain memory, one set for each instruction set. All are
 // sums of four products of bytes, unsigned times signed: sixteen sums side by side in a "vector", each
-// over a "quad" of four neighbours along the dimension that is summed. On VNNI a quad is one instruction.
+// over a "quad" of four neighbours along the dimension that is summed. On VNNI a quad is one instruction. A matrix unit
+// (AMX) takes sixteen pixels and sixteen quads of each at once: it wants a pixel's quads beside each other.
 
 namespace lowtide::integer {
 
@@ -26,17 +27,24 @@ struct Ahead {
   std::int64_t floats = 0;        // of a pixel; 0: nothing is fetched
 };
 
+// How packed pixels lie in memory: quad by quad, 4 bytes apart; or whole, each with all its quads.
+struct PixelLayout {
+  std::int64_t pixel = kQuad;  // bytes from one pixel to the next
+  std::int64_t plane = kQuad;  // bytes from one quad to the next
+};
+
 // One row of output pixels of a convolution, or rows of a matrix product.
-//   sum[pixel][lane] = Σ_tap Σ_quad dot(weight[tap][quad][lane], input at tap + quad·plane + 4·pixel)
+//   sum[pixel][lane] = Σ_tap Σ_quad dot(weight[tap][quad][lane], input at tap + quad and pixel as laid out)
 struct DotRow {
-  const std::int8_t* input = nullptr;    // of the first pixel; pixels lie 4 bytes apart
+  const std::int8_t* input = nullptr;    // of the first pixel
   const std::uint8_t* weight = nullptr;  // [tap][quad][vectors][16][4]
   const std::int32_t* tap = nullptr;     // bytes from `input`
   int taps = 0;
   std::int64_t quads = 0;
-  std::int64_t plane = 0;       // bytes from one quad of the input to the next
+  PixelLayout layout;
   std::int32_t* sum = nullptr;  // out: [pixel][vectors · 16]
   std::int64_t pixels = 0;
+  int run = 1;  // taps whose pixels lie beside each other, one run after another
   Ahead ahead{};
 };
 
@@ -66,6 +74,30 @@ struct GradientTile {
   std::int64_t pitch = 0;        // bytes from a row of a stream to the next
   std::int64_t error_pitch = 0;  // bytes from a row of the error to the next
   std::int32_t* sum = nullptr;   // in and out: [stream][shift][vectors · 16]
+};
+
+// Planes of a weight gradient's error, a channel each, against its input as lanes: see tiled_weight_gradient.h.
+//   sum[stream][plane][lane] += Σ_item Σ_quad dot(planes[item][plane][quad], stream[item][quad][lane])
+struct PlaneTile {
+  const std::uint8_t* planes = nullptr;  // a quad is four bytes of a plane
+  std::int64_t plane_step = 0;           // bytes from a plane to the next
+  int rows = 0;                          // planes; 1 to 16
+  const std::int8_t* const* stream = nullptr;
+  int streams = 0;               // 1 to kMostPlaneStreams
+  std::int64_t stream_step = 0;  // bytes from a quad's vector to the next quad's
+  std::int64_t quads = 0, items = 1;
+  std::int64_t planes_item = 0, stream_item = 0;  // bytes from an item to the next
+  std::int32_t* sum = nullptr;                    // in and out: [stream][16][16], `rows` of each
+};
+inline constexpr int kMostPlaneStreams = 4;
+
+// A row of positions, `step` bytes apart, as lanes: to[quad][vector][16][4], zeros beyond the last position. Vectors are read
+// whole, whatever lies beyond the lanes that are wanted.
+struct LaneRow {
+  const std::int8_t* from = nullptr;
+  std::int64_t step = 0, positions = 0, vectors = 0;
+  std::int8_t* to = nullptr;
+  std::int32_t* sum = nullptr;  // out: of each lane, [vector][16]
 };
 
 // One pixel of a depthwise convolution's sum over its valid taps, in every channel:
@@ -104,15 +136,40 @@ struct TileKernels {
   void (*scaled_row)(const ScaledRow& row, int vectors);         // 1 or 2
   void (*gradient_tile)(const GradientTile& tile, int vectors);  // 1, 2 or 4
   int (*most_streams)(int vectors, int shifts);
-  // sum[pixel] = Σ_quad Σ of the quad's four bytes at input + quad·plane + 4·pixel
-  void (*channel_sums)(const std::int8_t* input, std::int64_t quads, std::int64_t plane, std::int64_t pixels,
-                       std::int32_t* sum);
+  // sum[pixel] = Σ of all bytes of its quads
+  void (*channel_sums)(const std::int8_t* input, std::int64_t quads, const PixelLayout& layout,
+                       std::int64_t pixels, std::int32_t* sum);
   void (*depthwise_pixel)(const DepthwisePixel& pixel, const DepthwiseWeights& weights);
   void (*depthwise_row)(const DepthwiseRow& row);
   WinogradKernels winograd;
+  // Of a matrix unit; else null. Where there is one, plain products of whole pixels are faster than ways around them.
+  void (*plane_tile)(const PlaneTile& tile) = nullptr;
+  void (*pack_lanes)(const LaneRow& row) = nullptr;
+  void (*release)() = nullptr;  // ends a thread's use of the unit: see TileUse
+
+  bool has_matrix_unit() const { return plane_tile != nullptr; }
+  PixelLayout layout(std::int64_t quads, std::int64_t pixels) const {
+    return has_matrix_unit() ? PixelLayout{quads * kQuad, kQuad} : PixelLayout{kQuad, pixels * kQuad};
+  }
 };
 
-enum class InstructionSet { kGeneric, kAvx2, kVnni };
+// While a thread has one of these, dot_row and plane_tile may leave a matrix unit set up as they need it. Other libraries
+// have their own use for it, and none of their code may run meanwhile.
+class TileUse {
+ public:
+  explicit TileUse(const TileKernels& tiles) : tiles_(tiles) {}
+  ~TileUse() {
+    if (tiles_.release) tiles_.release();
+  }
+  TileUse(const TileUse&) = delete;
+  TileUse& operator=(const TileUse&) = delete;
+
+ private:
+  const TileKernels& tiles_;
+};
+
+// kGenericMatrix is what kAmx does in plain C++: for comparison, on machines that have no matrix unit.
+enum class InstructionSet { kGeneric, kGenericMatrix, kAvx2, kVnni, kAmx };
 
 std::string instruction_set_name(InstructionSet set);
 

@@ -71,7 +71,60 @@ struct GenericPairs {
   }
 };
 
+int dot(const std::uint8_t* u, const std::int8_t* s) {
+  return u[0] * s[0] + u[1] * s[1] + u[2] * s[2] + u[3] * s[3];
+}
+
+void matrix_dot_row(const DotRow& row, int vectors) {
+  for (std::int64_t pixel = 0; pixel < row.pixels; ++pixel) {
+    std::int32_t* sum = row.sum + pixel * vectors * kLanes;
+    for (int lane = 0; lane < vectors * kLanes; ++lane) sum[lane] = 0;
+    const std::uint8_t* weight = row.weight;
+    for (int tap = 0; tap < row.taps; ++tap) {
+      for (std::int64_t quad = 0; quad < row.quads; ++quad) {
+        const std::int8_t* x = row.input + row.tap[tap] + quad * row.layout.plane + pixel * row.layout.pixel;
+        for (int lane = 0; lane < vectors * kLanes; ++lane, weight += kQuad) sum[lane] += dot(weight, x);
+      }
+    }
+  }
+}
+
+void pack_lanes(const LaneRow& row) {
+  const std::int64_t lanes = row.vectors * kLanes, quads = (row.positions + kQuad - 1) / kQuad;
+  for (std::int64_t lane = 0; lane < lanes; ++lane) {
+    std::int32_t sum = 0;
+    for (std::int64_t i = 0; i < quads * kQuad; ++i) {
+      const std::int8_t x = i < row.positions ? row.from[i * row.step + lane] : std::int8_t{0};
+      row.to[(i / kQuad * lanes + lane) * kQuad + i % kQuad] = x;
+      sum += x;
+    }
+    row.sum[lane] = sum;
+  }
+}
+
+void plane_tile(const PlaneTile& tile) {
+  for (int s = 0; s < tile.streams; ++s) {
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+      std::int32_t* sum = tile.sum + (s * kLanes + row) * kLanes;
+      for (std::int64_t item = 0; item < tile.items; ++item) {
+        const std::uint8_t* plane = tile.planes + item * tile.planes_item + row * tile.plane_step;
+        const std::int8_t* stream = tile.stream[s] + item * tile.stream_item;
+        for (std::int64_t quad = 0; quad < tile.quads; ++quad, plane += kQuad, stream += tile.stream_step) {
+          for (int lane = 0; lane < kLanes; ++lane) sum[lane] += dot(plane, stream + lane * kQuad);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
+
+TileKernels with_plain_matrix(TileKernels others) {
+  others.pack_lanes = pack_lanes;
+  others.dot_row = matrix_dot_row;
+  others.plane_tile = plane_tile;
+  return others;
+}
 
 extern const TileKernels kGenericTiles;
 const TileKernels kGenericTiles{dot_row<Generic>,      scaled_row<Generic>,    gradient_tile<Generic>,

@@ -39,7 +39,7 @@ void dot_pixels(const DotRow& row, std::int64_t first) {
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) Vectors::add_dot(sum[p][v], w[v], x);
       }
-      input += row.plane;
+      input += row.layout.plane;
       weight += kVectorBytes * kVectors;
     }
   }
@@ -266,12 +266,12 @@ inline void depthwise_row_channels(const DepthwiseRow& row, std::int64_t first, 
   }
 }
 
-inline void plain_channel_sums(const std::int8_t* input, std::int64_t quads, std::int64_t plane,
+inline void plain_channel_sums(const std::int8_t* input, std::int64_t quads, const PixelLayout& layout,
                                std::int64_t pixels, std::int32_t* sum) {
   for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
     std::int32_t total = 0;
     for (std::int64_t quad = 0; quad < quads; ++quad) {
-      const std::int8_t* x = input + quad * plane + kQuad * pixel;
+      const std::int8_t* x = input + quad * layout.plane + layout.pixel * pixel;
       total += x[0] + x[1] + x[2] + x[3];
     }
     sum[pixel] = total;

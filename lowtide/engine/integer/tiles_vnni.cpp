@@ -65,15 +65,15 @@ struct VnniPairs {
   static void store(std::int32_t* p, Sum sum) { _mm512_store_si512(p, sum); }
 };
 
-void channel_sums(const std::int8_t* input, std::int64_t quads, std::int64_t plane, std::int64_t pixels,
-                  std::int32_t* sum) {
+void channel_sums(const std::int8_t* input, std::int64_t quads, const PixelLayout& layout,
+                  std::int64_t pixels, std::int32_t* sum) {
   const __m512i ones = _mm512_set1_epi8(1);
   for (std::int64_t pixel = 0; pixel < pixels; pixel += kLanes) {
     const std::int64_t left = pixels - pixel;
     const __mmask16 mask = left >= kLanes ? 0xffff : static_cast<__mmask16>((1u << left) - 1);
     __m512i total = _mm512_setzero_si512();
     for (std::int64_t quad = 0; quad < quads; ++quad) {
-      const __m512i x = _mm512_maskz_loadu_epi32(mask, input + quad * plane + kQuad * pixel);
+      const __m512i x = _mm512_maskz_loadu_epi32(mask, input + quad * layout.plane + kQuad * pixel);
       total = _mm512_dpbusd_epi32(total, ones, x);
     }
     _mm512_mask_storeu_epi32(sum + pixel, mask, total);

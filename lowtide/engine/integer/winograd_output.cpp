@@ -65,7 +65,7 @@ class WinogradOutput {
         epilogue_(epilogue),
         y_(y) {
     for (const Tap& tap : plan.phases[0].taps) {
-      taps_.push_back(static_cast<std::int32_t>((tap.row * plan.packed_cols + tap.col) * kQuad));
+      taps_.push_back(static_cast<std::int32_t>(tap.row * plan.packed_cols + tap.col));
     }
   }
 

@@ -5,6 +5,7 @@
 
 #include "lowtide/engine/engine.h"
 #include "lowtide/engine/integer/gradient_sums.h"
+#include "lowtide/engine/integer/tap_sums.h"
 #include "lowtide/engine/integer/tiles.h"
 
 namespace lowtide::integer {
