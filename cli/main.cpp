@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
   const std::string_view name = argv[1];
   if (name == "--help" || name == "-h" || name == "help") return usage(stdout, 0);
   if (name == "--version") return fmt::print("{}\n", lowtide::program_version()), 0;
+  lowtide::use_fitting_blas(argv);
   try {
     for (const lowtide::Command& command : lowtide::commands()) {
       if (command.name == name) return command.run(argc - 1, argv + 1);

@@ -2,15 +2,39 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <malloc.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdlib>
+#include <string_view>
 #include <thread>
 
 namespace lowtide {
 
 std::string program_version() { return fmt::format("lowtide {} (git {})", LOWTIDE_VERSION, LOWTIDE_GIT); }
+
+void use_fitting_blas(char** argv) {
+#if defined(__x86_64__)
+  constexpr const char* kVariable = "OPENBLAS_CORETYPE";
+  const auto core = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_corename"));
+  if (core == nullptr || std::string_view(core()) != "Prescott" || getenv(kVariable) != nullptr) return;
+  if (__builtin_cpu_supports("avx512bw")) {
+    setenv(kVariable, "SkylakeX", /*overwrite=*/0);
+  } else if (__builtin_cpu_supports("avx2")) {
+    setenv(kVariable, "Haswell", /*overwrite=*/0);
+  } else {
+    return;
+  }
+  std::array<char, 4096>
+      program{};  // by its name: "/proc/self/exe" would be what it is called in lists of processes
+  if (readlink("/proc/self/exe", program.data(), program.size() - 1) > 0) execv(program.data(), argv);
+#else
+  (void)argv;
+#endif
+}
 
 void prepare_torch(int threads) {
 #if defined(__x86_64__)
