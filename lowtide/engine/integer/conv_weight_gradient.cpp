@@ -213,21 +213,33 @@ class GroupSums {
 struct Totals {
   const std::int64_t* sum;
   std::int64_t output_step, place_step, input_step;
+
+  template <typename Take>
+  void stretches(std::int64_t output, std::int64_t place, std::int64_t inputs, const Take& take) const {
+    take(0, inputs, sum + output * output_step + place * place_step, input_step);
+  }
 };
 
-void write_values(const ConvShape& shape, const GradientSums& edges, std::int64_t group, const Totals& total,
+// Sums has: stretches(output, place, inputs, take), which calls take(first, count, sum, step) for the input channels whose
+// sums stand a step apart.
+template <typename Sums>
+void write_values(const ConvShape& shape, const GradientSums& edges, std::int64_t group, const Sums& total,
                   at::Tensor& dw) {
   const std::int64_t places = shape.weight[2] * shape.weight[3];
   const std::int64_t inputs = shape.weight[1], outputs = shape.weight[0] / shape.groups;
   float* out = dw.data_ptr<float>() + group * outputs * places * inputs;
-  constexpr std::int64_t kValuesAThread = 20'000;  // fewer are not worth waking a thread
+  constexpr std::int64_t kValuesAThread = 10'000;  // fewer are not worth waking a thread
   const std::int64_t least = std::max<std::int64_t>(1, kValuesAThread / (inputs * places));
   at::parallel_for(0, outputs, least, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {
       for (std::int64_t place = 0; place < places; ++place) {
-        edges.values({total.sum + o * total.output_step + place * total.place_step, total.input_step,
-                      group * outputs + o, place, group * inputs, inputs},
-                     out + (o * places + place) * inputs);
+        float* to = out + (o * places + place) * inputs;
+        total.stretches(
+            o, place, inputs,
+            [&](std::int64_t first, std::int64_t count, const std::int64_t* sum, std::int64_t step) {
+              edges.values({sum, step, group * outputs + o, place, group * inputs + first, count},
+                           to + first);
+            });
       }
     }
   });
@@ -243,13 +255,10 @@ at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const
   const std::int64_t places = shape.weight[2] * shape.weight[3];
   if (tiles.has_matrix_unit()) {
     const Shifts shifts{0, Affine::of(x).shift};
-    TiledSums sums = tiled_weight_sums(shape, {input, error, shifts}, tiles);
-    const GradientSums edges(dy, x, shape, shifts, std::move(sums.inputs));
-    const std::int64_t inputs = shape.weight[1],
-                       group_sums = shape.weight[0] / shape.groups * places * inputs;
+    const TiledSums sums = tiled_weight_sums(shape, {input, error, shifts}, tiles);
+    const GradientSums edges(dy, x, shape, shifts, sums.input_sums(shape, shifts.input));
     for (std::int64_t group = 0; group < shape.groups; ++group) {
-      write_values(shape, edges, group,
-                   {sums.products.data() + group * group_sums, places * inputs, inputs, 1}, dw);
+      write_values(shape, edges, group, sums.of(group), dw);
     }
     return dw;
   }
@@ -258,7 +267,7 @@ at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const
     const Shifts shifts{Affine::of(dy).shift, Affine::of(x).zero};
     const auto sums = winograd_weight_sums(shape, {input, error, shifts}, input_sums, tiles);
     const GradientSums edges(dy, x, shape, shifts, input_sums.by_tap());
-    write_values(shape, edges, 0, {sums.get(), places * shape.weight[1], shape.weight[1], 1}, dw);
+    write_values(shape, edges, 0, Totals{sums.get(), places * shape.weight[1], shape.weight[1], 1}, dw);
     return dw;
   }
   const Geometry g{shape};
@@ -269,7 +278,7 @@ at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const
   const GroupSums sums(g, shifts.input, tiles);
   for (std::int64_t group = 0; group < shape.groups; ++group) {
     const std::vector<std::int64_t> total = sums.sums({input + group * g.inputs, error + group * g.outputs});
-    write_values(shape, edges, group, {total.data(), 1, padded, places * padded}, dw);
+    write_values(shape, edges, group, Totals{total.data(), 1, padded, places * padded}, dw);
   }
   return dw;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "lowtide/base/fetch.h"
 #include "lowtide/engine/image_watcher.h"
 #include "lowtide/engine/integer/pack.h"
 #include "lowtide/engine/integer/plan.h"
@@ -216,6 +217,7 @@ class DenseWalk {
           }
           tiles_.dot_row(dot, block.vectors);
         }
+        if (index == 0 && block.first == 0) fetch_next(item, row, phase.rows);
         const Onto onto = onto_row(phase, item, row, group, first_float);
         operands.epilogue.row({block, sum + joined * row_pixels * block.vectors * kLanes,
                                box + (row - first) * phase.cols,
@@ -223,6 +225,14 @@ class DenseWalk {
                                &phase.col_runs, image + first_float, pixel_step, onto.first, onto.step});
       }
     }
+  }
+
+  // The part of the next image's codes that falls to one of the rows of this one.
+  LOWTIDE_FETCHES void fetch_next(std::int64_t item, std::int64_t row, std::int64_t rows) const {
+    const std::int64_t image = plan_.source_rows * plan_.source_cols * call_.in_channels * call_.groups;
+    const std::int64_t first = image * row / rows, last = image * (row + 1) / rows;
+    if (item + 1 < call_.items)
+      fetch<Fetch::kToReadLater>(call_.code + (item + 1) * image + first, last - first);
   }
 
   // Rows that are summed as one, with what lies between them: a matrix unit takes sixteen pixels in the time of fewer.
