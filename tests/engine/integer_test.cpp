@@ -16,12 +16,13 @@ namespace {
 
 using integer::InstructionSet;
 
-// Sizes that leave every kind of remainder: of vectors, of quads, of columns, of streams.
+// Sizes that leave every kind of remainder: of vectors, of quads, of columns, of streams, of tiles; many and few images.
 const std::vector<ConvShape> kShapes{
-    {{3, 16, 9, 11}, {16, 16, 3, 3}, {1, 1}, {1, 1}, 1}, {{2, 3, 8, 7}, {33, 3, 3, 3}, {1, 1}, {1, 1}, 1},
-    {{2, 24, 7, 7}, {72, 24, 1, 1}, {1, 1}, {0, 0}, 1},  {{2, 64, 5, 6}, {48, 64, 3, 3}, {2, 2}, {1, 1}, 1},
-    {{1, 20, 10, 10}, {5, 20, 5, 5}, {1, 1}, {2, 2}, 1}, {{2, 12, 6, 6}, {24, 6, 3, 3}, {1, 1}, {1, 1}, 2},
-    {{2, 19, 6, 9}, {19, 1, 3, 3}, {2, 2}, {1, 1}, 19},
+    {{3, 16, 9, 11}, {16, 16, 3, 3}, {1, 1}, {1, 1}, 1},  {{2, 3, 8, 7}, {33, 3, 3, 3}, {1, 1}, {1, 1}, 1},
+    {{2, 24, 7, 7}, {72, 24, 1, 1}, {1, 1}, {0, 0}, 1},   {{2, 64, 5, 6}, {48, 64, 3, 3}, {2, 2}, {1, 1}, 1},
+    {{1, 20, 10, 10}, {5, 20, 5, 5}, {1, 1}, {2, 2}, 1},  {{2, 12, 6, 6}, {24, 6, 3, 3}, {1, 1}, {1, 1}, 2},
+    {{2, 19, 6, 9}, {19, 1, 3, 3}, {2, 2}, {1, 1}, 19},   {{9, 72, 4, 37}, {32, 72, 3, 3}, {1, 1}, {1, 1}, 1},
+    {{1, 40, 70, 20}, {24, 40, 3, 5}, {3, 2}, {1, 2}, 1},
 };
 
 // Those that are transformed (winograd.h), with edges of every width, tiles that are not full, and an odd number of tiles.

@@ -113,17 +113,42 @@ void pack_quad_row(const Plan& plan, const ImageCodes& image, const std::uint8_t
   }
 }
 
-// Some channels of `count` pixels, the codes less their shift.
-LOWTIDE_SIMD void shift_pixels(const std::uint8_t* from, std::int64_t step, std::int64_t count,
-                               std::int64_t channels, std::int32_t shift, std::int64_t to_step,
-                               std::int8_t* to) {
+// Pixels of which `channels` codes are wanted, `step` bytes apart.
+struct PixelRun {
+  const std::uint8_t* code;
+  std::int64_t step, count, channels;
+};
+
+LOWTIDE_SIMD void shift_bytes(const std::uint8_t* from, std::int64_t n, std::int32_t shift, std::int8_t* to) {
   const auto off = static_cast<std::uint8_t>(shift);
-  if (step == channels && to_step == channels) {
-    for (std::int64_t i = 0; i < count * channels; ++i) to[i] = static_cast<std::int8_t>(from[i] - off);
-    return;
+  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<std::int8_t>(from[i] - off);
+}
+
+// Of channels in whole sixteens.
+LOWTIDE_SIMD void shift_sixteens(const PixelRun& run, std::int32_t shift, std::int8_t* to) {
+  const PixelRun pixels = run;
+  const Bytes16 shifts = Bytes16{} + static_cast<std::uint8_t>(shift);
+  for (std::int64_t pixel = 0; pixel < pixels.count; ++pixel, to += pixels.channels) {
+    const std::uint8_t* from = pixels.code + pixel * pixels.step;
+    for (std::int64_t c = 0; c < pixels.channels; c += kLanes)
+      store(to + c, load<Bytes16>(from + c) - shifts);
   }
-  for (; count > 0; --count, from += step, to += to_step) {
-    for (std::int64_t i = 0; i < channels; ++i) to[i] = static_cast<std::int8_t>(from[i] - off);
+}
+
+// The codes less their shift, a pixel's channels up to whole quads.
+void shift_pixels(const PixelRun& run, std::int32_t shift, std::int8_t* to) {
+  const std::int64_t quads = (run.channels + kQuad - 1) / kQuad;
+  if (run.step == run.channels && run.channels % kQuad == 0) {
+    shift_bytes(run.code, run.count * run.channels, shift, to);
+  } else if (run.channels % kLanes == 0) {
+    shift_sixteens(run, shift, to);
+  } else {
+    for (std::int64_t pixel = 0; pixel < run.count; ++pixel) {
+      const std::uint8_t* from = run.code + pixel * run.step;
+      for (std::int64_t quad = 0; quad < quads; ++quad, to += kQuad) {
+        store(to, quad_of(from + quad * kQuad, run.channels - quad * kQuad, shift));
+      }
+    }
   }
 }
 
@@ -233,9 +258,9 @@ void pack_pixels(const Plan& plan, const ImageCodes& image, std::int64_t first, 
     for (std::int64_t remainder = 0; remainder < plan.column_split; ++remainder) {
       const SplitColumns columns =
           split_columns(columns_within(plan), plan.left, plan.column_split, plan.split_width(), remainder);
-      shift_pixels(from + columns.source * image.pixel_step, plan.column_split * image.pixel_step,
-                   columns.count, image.channels, image.shift, pixel,
-                   packed + row * row_bytes + columns.packed * pixel);
+      shift_pixels({from + columns.source * image.pixel_step, plan.column_split * image.pixel_step,
+                    columns.count, image.channels},
+                   image.shift, packed + row * row_bytes + columns.packed * pixel);
     }
   }
 }

@@ -18,12 +18,16 @@ namespace {
 
 constexpr int kTileRows = 16, kTileQuads = 16;
 
-// Registers 0 to 3 are sums. Of both operands there is one of whole rows of quads, and one of what is left beside those.
-constexpr int kRows = 4, kRowsRest = 5, kLanesOf = 6, kLanesRest = 7;
+// Registers 0 to 3 are sums. Of both operands there is one of sixteen quads, and one of what is left of a sum after those.
+constexpr int kSumTiles = 4;
+struct Operands {
+  int left, right;
+};
+constexpr Operands kWhole{4, 6}, kRest{5, 7};
 
 template <int kTile>
 void load(const void* from, std::int64_t step) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(step), "i"(kTile));
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(step), "i"(kTile) : "memory");
 }
 template <int kTile>
 void store(void* to, std::int64_t step) {
@@ -36,16 +40,16 @@ void clear() {
 
 enum class Signed { kLeft, kRight };
 
-template <Signed kSigned, int kSum, int kA, int kB>
+template <Signed kSigned, int kSum, Operands kOf>
 void multiply() {
   if constexpr (kSigned == Signed::kLeft) {
-    asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kA), "i"(kB));
+    asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kOf.left), "i"(kOf.right));
   } else {
-    asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kA), "i"(kB));
+    asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kOf.left), "i"(kOf.right));
   }
 }
 
-// What the registers hold: so many rows, and so many quads beside the whole ones.
+// How much of the registers is used: so many rows, and of kRest so many quads.
 struct Shapes {
   int rows = 0, rest = 0;
   bool operator==(const Shapes&) const = default;
@@ -63,15 +67,16 @@ void set_shapes(const Shapes& shapes) {
     std::uint8_t rows[16] = {};
   } config;
   const auto shape = [&](int tile, int rows, int quads) {
-    if (quads == 0) return;
     config.rows[tile] = static_cast<std::uint8_t>(rows);
     config.row_bytes[tile] = static_cast<std::uint16_t>(quads * kQuad);
   };
-  for (int sum = 0; sum < 4; ++sum) shape(sum, shapes.rows, kLanes);
-  shape(kRows, shapes.rows, kTileQuads);
-  shape(kRowsRest, shapes.rows, shapes.rest);
-  shape(kLanesOf, kTileQuads, kLanes);
-  shape(kLanesRest, shapes.rest, shapes.rest == 0 ? 0 : kLanes);
+  for (int sum = 0; sum < kSumTiles; ++sum) shape(sum, shapes.rows, kLanes);
+  shape(kWhole.left, shapes.rows, kTileQuads);
+  shape(kWhole.right, kTileQuads, kLanes);
+  if (shapes.rest > 0) {
+    shape(kRest.left, shapes.rows, shapes.rest);
+    shape(kRest.right, shapes.rest, kLanes);
+  }
   asm volatile("ldtilecfg %0" ::"m"(config));
 }
 
@@ -90,33 +95,44 @@ template <int kCount, typename Work>
   (std::make_integer_sequence<int, kCount>());
 }
 
+template <Signed kSigned, int kSums, Operands kOf, typename Right>
+[[gnu::always_inline]] inline void add_tiles(const void* left, std::int64_t left_step, const Right& right,
+                                             std::int64_t right_step) {
+  load<kOf.left>(left, left_step);
+  for_each<kSums>([&](auto i) {
+    load<kOf.right>(right(i), right_step);
+    multiply<kSigned, i, kOf>();
+  });
+}
+
+// Adds to each sum i the products of the left operand's rows of quads and the lanes that begin at right(i), where a quad's
+// stand `right_step` bytes after those of the one before.
+template <Signed kSigned, int kSums, typename Right>
+[[gnu::always_inline]] inline void add_products(const void* left, std::int64_t left_step, const Right& right,
+                                                std::int64_t right_step, std::int64_t quads) {
+  const auto* rows = static_cast<const std::uint8_t*>(left);
+  std::int64_t quad = 0;
+  const auto from_here = [&](auto i) { return right(i) + quad * right_step; };
+  for (; quad + kTileQuads <= quads; quad += kTileQuads) {
+    add_tiles<kSigned, kSums, kWhole>(rows + quad * kQuad, left_step, from_here, right_step);
+  }
+  if (quad < quads) add_tiles<kSigned, kSums, kRest>(rows + quad * kQuad, left_step, from_here, right_step);
+}
+
 // Sixteen pixels, or as many as a row has.
 template <int kVectors>
 void dot_pixels(const DotRow& row, std::int64_t first) {
   for_each<kVectors>([](auto v) { clear<v>(); });
-  constexpr std::int64_t kQuadBytes = kVectors * kVectorBytes;
-  const std::int64_t step = row.layout.pixel, quads = row.run * row.quads;
+  constexpr std::int64_t kStep = kVectors * kVectorBytes;
+  const std::int64_t quads = row.run * row.quads;
   const std::uint8_t* weight = row.weight;
-  for (int tap = 0; tap < row.taps; tap += row.run) {
-    const std::int8_t* input = row.input + row.tap[tap] + first * step;
-    for (std::int64_t quad = 0; quad + kTileQuads <= quads; quad += kTileQuads) {
-      load<kRows>(input + quad * kQuad, step);
-      for_each<kVectors>([&](auto v) {
-        load<kLanesOf>(weight + quad * kQuadBytes + v * kVectorBytes, kQuadBytes);
-        multiply<Signed::kLeft, v, kRows, kLanesOf>();
-      });
-    }
-    if (const std::int64_t whole = quads / kTileQuads * kTileQuads; whole < quads) {
-      load<kRowsRest>(input + whole * kQuad, step);
-      for_each<kVectors>([&](auto v) {
-        load<kLanesRest>(weight + whole * kQuadBytes + v * kVectorBytes, kQuadBytes);
-        multiply<Signed::kLeft, v, kRowsRest, kLanesRest>();
-      });
-    }
-    weight += quads * kQuadBytes;
+  for (int tap = 0; tap < row.taps; tap += row.run, weight += quads * kStep) {
+    add_products<Signed::kLeft, kVectors>(
+        row.input + row.tap[tap] + first * row.layout.pixel, row.layout.pixel,
+        [&](auto v) { return weight + v * kVectorBytes; }, kStep, quads);
   }
   std::int32_t* sum = row.sum + first * kVectors * kLanes;
-  for_each<kVectors>([&](auto v) { store<v>(sum + v * kLanes, kQuadBytes); });
+  for_each<kVectors>([&](auto v) { store<v>(sum + v * kLanes, kStep); });
 }
 
 template <int kVectors>
@@ -143,21 +159,9 @@ void plane_streams(const PlaneTile& tile) {
   constexpr std::int64_t kSumStep = kLanes * sizeof(std::int32_t);
   for_each<kStreams>([&](auto s) { load<s>(tile.sum + s * kTileRows * kLanes, kSumStep); });
   for (std::int64_t item = 0; item < tile.items; ++item) {
-    const std::uint8_t* planes = tile.planes + item * tile.planes_item;
-    std::int64_t at = item * tile.stream_item, quad = 0;
-    for (; quad + kTileQuads <= tile.quads; quad += kTileQuads, at += kTileQuads * tile.stream_step) {
-      load<kRows>(planes + quad * kQuad, tile.plane_step);
-      for_each<kStreams>([&](auto s) {
-        load<kLanesOf>(tile.stream[s] + at, tile.stream_step);
-        multiply<Signed::kRight, s, kRows, kLanesOf>();
-      });
-    }
-    if (quad == tile.quads) continue;
-    load<kRowsRest>(planes + quad * kQuad, tile.plane_step);
-    for_each<kStreams>([&](auto s) {
-      load<kLanesRest>(tile.stream[s] + at, tile.stream_step);
-      multiply<Signed::kRight, s, kRowsRest, kLanesRest>();
-    });
+    add_products<Signed::kRight, kStreams>(
+        tile.planes + item * tile.planes_item, tile.plane_step,
+        [&](auto s) { return tile.stream[s] + item * tile.stream_item; }, tile.stream_step, tile.quads);
   }
   for_each<kStreams>([&](auto s) { store<s>(tile.sum + s * kTileRows * kLanes, kSumStep); });
 }
@@ -170,6 +174,7 @@ void plane_tile(const PlaneTile& tile) {
   plane_streams<4>(tile);
 }
 
+// Sixteen bytes of each of four positions; zeros from `count` on.
 __m512i four_positions(const std::int8_t* from, std::int64_t step, std::int64_t count) {
   const auto position = [&](std::int64_t i) {
     return i < count ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * step)) : __m128i{};
@@ -218,26 +223,46 @@ __m512i sums_of_fours(__m512i a, __m512i b, __m512i c, __m512i d) {
   return _mm512_permutexvar_epi32(in_order, abcd);
 }
 
-// Sixteen pixels at once, four quads of each after the other.
+// Sixteen pixels of four quads each, or of more, four after four.
+void sum_sixteen(const std::int8_t* x, std::int64_t quads, std::int64_t step, std::int32_t* sum) {
+  const __m512i ones = _mm512_set1_epi8(1);
+  __m512i part[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i, x += 4 * step) {
+    part[i] = _mm512_setzero_si512();
+    for (std::int64_t quad = 0; quad < quads; quad += kQuad) {
+      part[i] = _mm512_dpbusd_epi32(part[i], ones, four_positions(x + quad * kQuad, step, 4));
+    }
+  }
+  _mm512_storeu_si512(sum, sums_of_fours(part[0], part[1], part[2], part[3]));
+}
+
+std::int32_t sum_one(const std::int8_t* x, std::int64_t quads) {
+  const __m512i ones = _mm512_set1_epi8(1);
+  __m512i total = _mm512_setzero_si512();
+  for (std::int64_t quad = 0; quad < quads; quad += kLanes) {
+    const std::int64_t left = quads - quad;
+    const __mmask16 mask = left >= kLanes ? 0xffff : static_cast<__mmask16>((1u << left) - 1);
+    total = _mm512_dpbusd_epi32(total, ones, _mm512_maskz_loadu_epi32(mask, x + quad * kQuad));
+  }
+  return _mm512_reduce_add_epi32(total);
+}
+
 void channel_sums(const std::int8_t* input, std::int64_t quads, const PixelLayout& layout,
                   std::int64_t pixels, std::int32_t* sum) {
-  const __m512i ones = _mm512_set1_epi8(1);
-  const std::int64_t whole = quads % kQuad == 0 ? pixels / kLanes * kLanes : 0;
-  for (std::int64_t pixel = 0; pixel < whole; pixel += kLanes) {
-    const std::int8_t* x = input + pixel * layout.pixel;
-    __m512i part[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i, x += 4 * layout.pixel) {
-      part[i] = _mm512_setzero_si512();
-      for (std::int64_t quad = 0; quad < quads; quad += kQuad) {
-        const __m512i four =
-            quads == kQuad ? _mm512_loadu_si512(x) : four_positions(x + quad * kQuad, layout.pixel, 4);
-        part[i] = _mm512_dpbusd_epi32(part[i], ones, four);
-      }
+  std::int64_t pixel = 0;
+  if (quads % kQuad == 0) {
+    for (; pixel + kLanes <= pixels; pixel += kLanes) {
+      sum_sixteen(input + pixel * layout.pixel, quads, layout.pixel, sum + pixel);
     }
-    _mm512_storeu_si512(sum + pixel, sums_of_fours(part[0], part[1], part[2], part[3]));
+  } else if (quads == 1) {
+    for (; pixel + kLanes <= pixels; pixel += kLanes) {
+      const __m512i sixteen = _mm512_loadu_si512(input + pixel * kQuad);
+      _mm512_storeu_si512(sum + pixel,
+                          _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), sixteen));
+    }
   }
-  plain_channel_sums(input + whole * layout.pixel, quads, layout, pixels - whole, sum + whole);
+  for (; pixel < pixels; ++pixel) sum[pixel] = sum_one(input + pixel * layout.pixel, quads);
 }
 
 }  // namespace
@@ -249,8 +274,8 @@ bool may_use_amx() {
   if (!__builtin_cpu_supports("avx512vbmi") || __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0)
     return false;
   if ((edx & kTiles) == 0 || (edx & kBytes) == 0) return false;
-  constexpr long kRequestPermission = 0x1023,
-                 kTileData = 18;  // ARCH_REQ_XCOMP_PERM of Linux 5.16, XFEATURE_XTILEDATA
+  // ARCH_REQ_XCOMP_PERM, of Linux 5.16, and XFEATURE_XTILEDATA.
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
