@@ -74,8 +74,9 @@ TEST_F(QuantLstms, AWindowIsItsPartsOneAfterTheOther) {
   const LstmOutput whole = layer_.forward(x_, state_);
   const LstmOutput first = layer_.forward(x_.narrow(0, 0, 2), state_);
   const LstmOutput second = layer_.forward(x_.narrow(0, 2, kTime - 2), first.last);
-  EXPECT_TRUE(torch::equal(torch::cat({first.hidden, second.hidden}), whole.hidden));
-  EXPECT_TRUE(torch::equal(second.last.cell, whole.last.cell));
+  // Some BLAS kernels sum in another order when there are fewer rows.
+  EXPECT_TRUE(close_to(torch::cat({first.hidden, second.hidden}), whole.hidden, 1e-6));
+  EXPECT_TRUE(close_to(second.last.cell, whole.last.cell, 1e-6));
 }
 
 TEST_F(QuantLstms, NoiseIsTheSameAgainAndAnotherInTheNextStep) {
