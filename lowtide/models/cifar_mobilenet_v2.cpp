@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include "lowtide/nn/pixel_mean.h"
 #include "lowtide/nn/quant_linear.h"
 
 namespace lowtide {
@@ -74,7 +75,7 @@ class CifarMobileNetV2 final : public ImageModel {
 
   at::Tensor forward(const at::Tensor& images) override {
     const Activation x = blocks_->forward<Activation>(norm1_(conv1_(images)));
-    return fc_(norm2_(conv2_(x)).value.mean({2, 3}));
+    return fc_(pixel_mean(norm2_(conv2_(x)).value));
   }
 
  private:

@@ -6,6 +6,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/models/residual_block.h"
+#include "lowtide/nn/pixel_mean.h"
 #include "lowtide/nn/quant_linear.h"
 
 namespace lowtide {
@@ -34,7 +35,7 @@ class CifarResNet final : public ImageModel {
   at::Tensor forward(const at::Tensor& images) override {
     Activation x = norm1_(conv1_(images));
     for (auto& group : groups_) x = group->forward<Activation>(x);
-    return fc_(x.value.mean({2, 3}));
+    return fc_(pixel_mean(x.value));
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "lowtide/models/resnet_trunk.h"
+#include "lowtide/nn/pixel_mean.h"
 #include "lowtide/nn/quant_linear.h"
 
 namespace lowtide {
@@ -16,7 +17,7 @@ class ImageNetResNet final : public ImageModel {
             "fc", QuantLinear(QuantLinearOptions{trunk_.width(ResNetTrunk::kGroups - 1), classes}))) {}
 
   at::Tensor forward(const at::Tensor& images) override {
-    return fc_(trunk_.forward(images).back().value.mean({2, 3}));
+    return fc_(pixel_mean(trunk_.forward(images).back().value));
   }
 
   std::vector<std::string> default_rules() const override {
