@@ -198,12 +198,11 @@ at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const 
   at::Tensor dx =
       adds ? onto : at::empty(shape.input, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
   const GradientTarget to{dx, adds, takes && !whole ? onto : at::Tensor(), adds_later ? nullptr : watcher};
+  const bool ways_around = !tiles.has_matrix_unit();
   const bool unit_stride = shape.stride[0] == 1 && shape.stride[1] == 1;
-  if (tiles.has_matrix_unit()) {
-    planes_gradient(dy, w, shape, to, tiles);
-  } else if (suits_winograd(shape, kInputGradientsWorth)) {
+  if (ways_around && suits_winograd(shape, kInputGradientsWorth)) {
     conv2d_winograd_gradient(dy, w, shape, to, tiles);
-  } else if (shape.weight[3] >= 3 && unit_stride) {
+  } else if (ways_around && shape.weight[3] >= 3 && unit_stride) {
     conv2d_scaled_gradient(dy, w, shape, to, tiles);
   } else {
     planes_gradient(dy, w, shape, to, tiles);

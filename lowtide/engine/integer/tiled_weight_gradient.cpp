@@ -44,9 +44,8 @@ class WeightSums {
   TiledSums sums() const {
     const std::int64_t product_count = tiles_.groups * tiles_.group_sums();
     const std::int64_t lane_count = tiles_.groups * tiles_.group_lanes();
-    TiledSums total{tiles_,
-                    std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(product_count)),
-                    std::vector<std::int64_t>(static_cast<std::size_t>(lane_count))};
+    TiledSums total{tiles_, {}, std::vector<std::int64_t>(static_cast<std::size_t>(lane_count))};
+    total.products = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(product_count));
     std::mutex adding;  // the order does not matter to sums of integers
     bool begun = false;
     const auto add_to_total = [&](const std::int32_t* products, const std::int32_t* lanes) {
