@@ -164,8 +164,8 @@ void planes_gradient(const Quantized& dy, const Quantized& w, const ConvShape& s
   std::vector<PhaseOperands<GradientEpilogue>> operands;
   for (std::int64_t group = 0; group < shape.groups; ++group) {
     std::vector<Affine> rows;
-    for (std::int64_t row = 0; row < outputs * positions; ++row) {
-      rows.push_back(Affine::of(w, group * outputs + row / positions));
+    for (std::int64_t output = 0; output < outputs; ++output) {
+      rows.insert(rows.end(), static_cast<std::size_t>(positions), Affine::of(w, group * outputs + output));
     }
     const FixedPoint fixed(w.code.data_ptr<std::uint8_t>() + group * outputs * positions * inputs, rows,
                            inputs);
