@@ -94,11 +94,10 @@ std::vector<LayerTiming> distinct_layers(const LayerBenchOptions& options) {
 // Every core multiplies what its nearest cache holds.
 double measure_peak() {
   const integer::TileKernels& tiles = integer::tile_kernels(integer::instruction_sets().front());
-  constexpr std::int64_t kQuads = 64, kPixels = 16, kRepeat = 2'500;
+  constexpr std::int64_t kQuads = 64, kPixels = 16, kRepeat = 10'000;
   constexpr int kVectors = 2;
   const int threads = at::get_num_threads();
-  constexpr int kTries =
-      100;  // 1.5 ms each on VNNI: a few of them may all fall into a slow moment of the machine
+  constexpr int kTries = 100;  // some ms each: a few of them may all fall into a slow moment of the machine
   const double milliseconds = fastest(kTries, [&] {
     at::parallel_for(0, threads, 1, [&](std::int64_t begin, std::int64_t end) {
       integer::Scratch<std::int8_t> input;

@@ -81,8 +81,8 @@ at::Tensor weight_gradient_in_parts(const Quantized& dy, const Quantized& x, con
 // each part.
 void multiply_in_parts(const at::Tensor& a, const at::Tensor& b, at::Tensor y) {
   const std::int64_t dimension = y.size(0) >= y.size(1) ? 0 : 1, extent = y.size(dimension);
-  constexpr std::int64_t kKernel = 16,
-                         kLeast = 4 * kKernel;  // rows or columns: of a BLAS kernel, and of a part
+  // Rows or columns: of a BLAS kernel, and of a part.
+  constexpr std::int64_t kKernel = 16, kLeast = 4 * kKernel;
   const std::int64_t parts = std::clamp<std::int64_t>(extent / kLeast, 1, kParts);
   const std::int64_t parts_a_thread = y.numel() * a.size(1) < 1'000'000 ? parts : 1;
   const auto cut = [&](std::int64_t part) {
