@@ -38,16 +38,21 @@ Quantized slice(const Quantized& q, std::int64_t first, std::int64_t last) {
 
 // While one lives, this thread's oneDNN primitives are made for one thread. Inside a parallel region that is
 // a must: one made for several waits there for threads that never come, or sums what they never wrote.
-// libtorch sets a thread's number anew the first time that it is asked for it on that thread, so it is asked
-// before it is changed here.
+// libtorch sets a thread's number anew the first time that it is asked for it on that thread, or that at::parallel_for is
+// called; which of both knows of the other depends on how libtorch was built. So both are done before it is changed here.
 class OneThread {
  public:
-  OneThread() : before_(at::get_num_threads()) { omp_set_num_threads(1); }
+  OneThread() : before_(settled_number()) { omp_set_num_threads(1); }
   ~OneThread() { omp_set_num_threads(before_); }
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
 
  private:
+  static int settled_number() {
+    at::parallel_for(0, 1, 1, [](std::int64_t, std::int64_t) {});
+    return at::get_num_threads();
+  }
+
   int before_;
 };
 
