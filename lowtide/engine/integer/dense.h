@@ -212,7 +212,7 @@ class DenseWalk {
           if (block.first == 0) {
             dot.ahead = {image + first_float, beside ? beside + first_float : nullptr, pixel_step,
                          call_.out_channels};
-            // Pixels are not the output's then, but as a share of them.
+            // Some of the pixels lie between rows then: each fetches an equal share of the results.
             if (rows > 1) dot.ahead.step = dot.ahead.floats = rows * phase.cols * out_channels / dot.pixels;
           }
           tiles_.dot_row(dot, block.vectors);
