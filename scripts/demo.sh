@@ -18,7 +18,7 @@ done
 echo
 build/lowtide compare "${runs[@]}"
 echo
-echo "cost: bit operations relative to fp32, as the papers count them. The time is this machine's: with AVX-512 VNNI or AMX products are"
+echo "cost: bit operations relative to fp32, as the papers count them. The time is this machine's: with AVX-512 VNNI products are"
 echo "of bytes, elsewhere codes are multiplied as floats. The runs are in runs/; tensorboard --logdir runs shows their curves."
 echo
 if build/lowtide report "${runs[@]}" --html runs/demo.html >/dev/null; then
