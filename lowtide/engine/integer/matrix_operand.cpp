@@ -23,11 +23,6 @@ void pack_blocks(const std::vector<Block>& blocks, std::int64_t block_bytes, con
                    });
 }
 
-LOWTIDE_SIMD void shift_codes(const std::uint8_t* from, std::int64_t n, std::int32_t shift, std::int8_t* to) {
-  const auto off = static_cast<std::uint8_t>(shift);
-  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<std::int8_t>(from[i] - off);
-}
-
 // A lane each for sixteen columns of a right operand with one scale a column: y = Σ (a.scale (qa - za) + ea) · b.
 struct ColumnConstants {
   const std::int32_t *zero, *sum;         // zb, Σ (qb - zb)
@@ -219,7 +214,7 @@ void pack_left(const Side& left, std::int64_t first, std::int64_t rows, std::int
       const std::uint8_t* from_row = code + row * left.across_step;
       std::int8_t* to_row = packed + row * layout.pixel;
       if (layout.plane == kQuad) {
-        shift_codes(from_row, terms, shift, to_row);
+        shift_bytes(from_row, terms, shift, to_row);
         continue;
       }
       for (std::int64_t quad = 0; quad < whole; ++quad) {

@@ -119,11 +119,6 @@ struct PixelRun {
   std::int64_t step, count, channels;
 };
 
-LOWTIDE_SIMD void shift_bytes(const std::uint8_t* from, std::int64_t n, std::int32_t shift, std::int8_t* to) {
-  const auto off = static_cast<std::uint8_t>(shift);
-  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<std::int8_t>(from[i] - off);
-}
-
 // Of channels in whole sixteens.
 LOWTIDE_SIMD void shift_sixteens(const PixelRun& run, std::int32_t shift, std::int8_t* to) {
   const PixelRun pixels = run;
@@ -233,6 +228,11 @@ void pack_column_quad(const std::uint8_t* from, std::int64_t pixel_step, std::in
 }
 
 }  // namespace
+
+LOWTIDE_SIMD void shift_bytes(const std::uint8_t* from, std::int64_t n, std::int32_t shift, std::int8_t* to) {
+  const auto off = static_cast<std::uint8_t>(shift);
+  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<std::int8_t>(from[i] - off);
+}
 
 void pack_quads(const Plan& plan, const ImageCodes& image, std::int64_t first, std::int64_t rows,
                 std::int8_t* packed) {

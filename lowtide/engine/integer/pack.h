@@ -18,6 +18,9 @@ struct ImageCodes {
   std::int32_t shift = 0;              // taken off each code where signed bytes are made
 };
 
+// n codes less their shift.
+void shift_bytes(const std::uint8_t* from, std::int64_t n, std::int32_t shift, std::int8_t* to);
+
 // Packed rows [first, first + rows) of the plan as signed bytes, [quad][row][column][4], zeros in the margin and
 // in channels beyond the last. A plane holds rows · plan.pitch() pixels.
 void pack_quads(const Plan& plan, const ImageCodes& image, std::int64_t first, std::int64_t rows,
