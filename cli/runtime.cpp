@@ -28,8 +28,8 @@ void use_fitting_blas(char** argv) {
   } else {
     return;
   }
-  std::array<char, 4096>
-      program{};  // by its name: "/proc/self/exe" would be what it is called in lists of processes
+  // By its name: lists of processes would call it "exe" otherwise.
+  std::array<char, 4096> program{};
   if (readlink("/proc/self/exe", program.data(), program.size() - 1) > 0) execv(program.data(), argv);
 #else
   (void)argv;

@@ -54,8 +54,8 @@ LOWTIDE_SIMD void pack_rows(const std::array<const std::uint32_t*, kQuad>& rows,
 
 void FixedPoint::pack_quad(const std::array<std::int64_t, kQuad>& rows, std::int64_t first, std::uint8_t* to,
                            PlaneSums& sums) const {
-  alignas(kVectorBytes) std::array<std::array<std::uint32_t, kLanes>, kQuad>
-      padded{};  // of what is not whole
+  // Of what is not whole.
+  alignas(kVectorBytes) std::array<std::array<std::uint32_t, kLanes>, kQuad> padded{};
   std::array<const std::uint32_t*, kQuad> from{};
   std::int32_t whole_rows = 0;
   const std::int64_t lanes = std::min<std::int64_t>(kLanes, columns_ - first);
@@ -82,10 +82,10 @@ FixedPoint::FixedPoint(const std::uint8_t* code, const std::vector<Affine>& rows
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const auto count = static_cast<std::int64_t>(rows.size());
   // Some 100 µs of work for a thread, at a nanosecond an element.
-  const std::int64_t rowsa_thread = std::max<std::int64_t>(1, 100'000 / std::max<std::int64_t>(1, columns));
+  const std::int64_t rows_a_thread = std::max<std::int64_t>(1, 100'000 / std::max<std::int64_t>(1, columns));
   std::vector<double> low(scale.size(), kInfinity), high(scale.size(), -kInfinity), inverse(scale.size());
   std::mutex joining;  // extremes do not depend on the order
-  at::parallel_for(0, count, rowsa_thread, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, count, rows_a_thread, [&](std::int64_t begin, std::int64_t end) {
     std::vector<double> least(scale.size(), kInfinity), most(scale.size(), -kInfinity);
     for (std::int64_t row = begin; row < end; ++row) {
       widen(code + row * columns, rows[static_cast<std::size_t>(row)], columns, least.data(), most.data());
@@ -103,7 +103,7 @@ FixedPoint::FixedPoint(const std::uint8_t* code, const std::vector<Affine>& rows
     inverse[c] = scale[c] > 0 ? 1 / scale[c] : 0;
     middle[c] = low[c] + kMiddle * scale[c] + poison;
   }
-  at::parallel_for(0, count, rowsa_thread, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, count, rows_a_thread, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       round_row(code + row * columns, rows[static_cast<std::size_t>(row)], columns, low.data(),
                 inverse.data(), u_.get() + row * columns);

@@ -169,6 +169,7 @@ class WeightSums {
     pack_pixels(plan_, {from + group * tiles_.inputs, tiles_.inputs, step, codes_.shifts.input},
                 piece.first_row * plan_.row_step, rows, pixels);
     for (std::int64_t row = 0; row < rows; ++row) {
+      if (row % plan_.row_step >= tiles_.kernel_rows) continue;  // steps are wider than the kernel
       kernels_.pack_lanes({pixels + row * pitch, shape_.stride[1] * tiles_.pixel, plan_.out_cols,
                            tiles_.vectors, to + packed_row(row, piece) * row_bytes(), sums});
       add_lane_sums(row, piece, sums, lane_sums);
