@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "lowtide/nn/row_sums.h"
+
 namespace lowtide {
 
 BertClassifier::BertClassifier(const BertConfig& c, std::int64_t labels) : config_(c) {
@@ -31,7 +33,8 @@ BertClassifier::BertClassifier(const BertConfig& c, std::int64_t labels) : confi
 
 at::Tensor BertClassifier::embed(const BertInput& input) {
   const at::Tensor words = torch::embedding(words_->weight, input.words, config_.padding);
-  const at::Tensor positions = positions_->weight.narrow(0, 0, input.words.size(1));
+  const at::Tensor positions =
+      repeat_rows(positions_->weight.narrow(0, 0, input.words.size(1)), input.words.size(0));
   const at::Tensor types = torch::embedding(types_->weight, input.types);
   return dropout_->forward(embedding_norm_->forward(words + types + positions));
 }

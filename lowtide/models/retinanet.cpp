@@ -8,6 +8,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/models/anchors.h"
 #include "lowtide/models/image_model.h"
+#include "lowtide/nn/pointwise.h"
 
 namespace lowtide {
 namespace {
@@ -90,7 +91,7 @@ DetectorOutput RetinaNet::forward(const at::Tensor& images) {
     logits.push_back(class_head_(level));
     deltas.push_back(box_head_(level));
   }
-  return {torch::cat(logits, 1).sigmoid(), torch::cat(deltas, 1)};
+  return {lowtide::sigmoid(torch::cat(logits, 1)), torch::cat(deltas, 1)};
 }
 
 void RetinaNet::initialise(std::uint64_t seed) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "lowtide/base/simd.h"
+#include "lowtide/nn/row_sums.h"
 
 namespace lowtide {
 namespace {
@@ -133,7 +134,7 @@ class SparseProductFunction : public torch::autograd::Function<SparseProductFunc
     if (!call->by_inputs) w = {decode(w).t().contiguous(), {}, {}, 0};
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     at::Tensor y = call->engine->aggregate(rows, w);
-    if (call->zero.defined()) y.addr_(call->zero, decode(w).sum(0));
+    if (call->zero.defined()) y.add_(at::outer(call->zero, sum_rows(decode(w))));
     return y;
   }
 
@@ -142,7 +143,7 @@ class SparseProductFunction : public torch::autograd::Function<SparseProductFunc
     const Quantized error =
         call->bifurcate ? Quantized{dense(gradients[0]), {}, {}, 0} : error_of(*call, gradients[0]);
     at::Tensor dw = call->engine->aggregate(call->columns, error);
-    if (call->zero.defined()) dw.add_(at::matmul(call->zero, decode(error)));
+    if (call->zero.defined()) dw.add_(sum_rows(decode(error), call->zero));
     return {call->by_inputs ? dw : dw.t().contiguous(), {}};
   }
 };
@@ -191,7 +192,7 @@ class BiasFunction : public torch::autograd::Function<BiasFunction> {
   static Variables backward(Context* context, const Variables& gradients) {
     const auto call = call_of<BiasCall>(context);
     const at::Tensor error = decode(error_of(*call, gradients[0]));
-    return {scaled(error, call->factor), error.sum(0), {}};
+    return {scaled(error, call->factor), sum_rows(error), {}};
   }
 };
 

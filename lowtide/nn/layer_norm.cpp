@@ -2,11 +2,12 @@
 
 #include <torch/torch.h>
 
+#include "lowtide/nn/row_sums.h"
+
 namespace lowtide {
 namespace {
 
-// libtorch sums the gradients of weight and bias in as many parts as there are threads; here they are sums over columns,
-// whose order does not depend on that.
+// libtorch sums the gradients of weight and bias in as many parts as there are threads.
 class LayerNormFunction : public torch::autograd::Function<LayerNormFunction> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
@@ -26,10 +27,7 @@ class LayerNormFunction : public torch::autograd::Function<LayerNormFunction> {
     const at::Tensor dx = std::get<0>(at::native_layer_norm_backward(
         dy, x, {weight.size(0)}, mean, inverse_deviation, weight, bias, {true, false, false}));
     const at::Tensor normalised = (x - mean).mul_(inverse_deviation);
-    const auto by_column = [&](const at::Tensor& of_rows) {
-      return of_rows.reshape({-1, weight.size(0)}).sum(0);
-    };
-    return {dx, by_column(dy * normalised), by_column(dy), {}};
+    return {dx, sum_rows(dy * normalised), sum_rows(dy), {}};
   }
 };
 

@@ -5,6 +5,7 @@
 #include "lowtide/base/torch_compat.h"
 #include "lowtide/nn/layer_call.h"
 #include "lowtide/nn/placeholder.h"
+#include "lowtide/nn/row_sums.h"
 #include "lowtide/nn/strided_input.h"
 
 namespace lowtide {
@@ -16,12 +17,8 @@ at::Tensor convolve(const at::Tensor& weight, ConvCall& call) {
   return call.output(call.moments.get());
 }
 
-// Over items and positions. libtorch cuts a sum of neighbours by its results alone, so that no thread has a part of one: on
-// a CPU the channels are laid out for that, and the result does not depend on the number of threads.
-at::Tensor channel_sums(const at::Tensor& x) {
-  if (!x.device().is_cpu()) return x.sum({0, 2, 3});
-  return x.contiguous().flatten(2).sum(2).t().contiguous().sum(1);
-}
+// Over items and positions.
+at::Tensor channel_sums(const at::Tensor& x) { return sum_rows(dense(x).permute({0, 2, 3, 1})); }
 
 struct ConvGradients {
   at::Tensor input, weight, bias;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lowtide/nn/row_sums.h"
+
 namespace lowtide {
 namespace {
 
@@ -124,8 +126,11 @@ at::Tensor QuantGatConvImpl::forward(const NodeInput& x, const std::shared_ptr<c
     return attention;
   };
   const at::Tensor by_head = z.view({z.size(0), options.heads, -1});
-  const at::Tensor row_score = (by_head.narrow(0, 0, gather->rows()) * row_attention).sum(-1);
-  const at::Tensor column_score = (by_head * column_attention).sum(-1);
+  const auto scores = [&](const at::Tensor& nodes, const at::Tensor& attention_weight) {
+    return (nodes * repeat_rows(attention_weight, nodes.size(0))).sum(-1);
+  };
+  const at::Tensor row_score = scores(by_head.narrow(0, 0, gather->rows()), row_attention);
+  const at::Tensor column_score = scores(by_head, column_attention);
   const at::Tensor attention = SoftmaxFunction::apply(row_score, column_score, call());
   const at::Tensor y = AttendFunction::apply(z, dropout_->forward(attention), call());
   return graph_add_bias(y, {}, bias, new_call());

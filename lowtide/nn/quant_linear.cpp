@@ -4,6 +4,7 @@
 
 #include "lowtide/base/torch_compat.h"
 #include "lowtide/nn/batch_error.h"
+#include "lowtide/nn/row_sums.h"
 
 namespace lowtide {
 namespace {
@@ -48,7 +49,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
       dx = call->engine->product(as_matrix(error.for_input), call->weight, {}).view(call->input.code.sizes());
     }
     const at::Tensor dw = call->engine->product(weight_error, as_matrix(call->input), {.transpose_a = true});
-    if (context->saved_data["bias"].toBool()) db = decode(weight_error).sum(0);
+    if (context->saved_data["bias"].toBool()) db = sum_rows(decode(weight_error));
     call->release();
     return {dx, dw, db, {}};
   }

@@ -6,6 +6,8 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/nn/layer_call.h"
+#include "lowtide/nn/pointwise.h"
+#include "lowtide/nn/row_sums.h"
 
 namespace lowtide {
 namespace {
@@ -46,7 +48,7 @@ struct LstmCall : LayerCall {
 };
 
 at::Tensor activate_gates(const at::Tensor& sums) {
-  at::Tensor gates = sums.sigmoid();
+  at::Tensor gates = lowtide::sigmoid(sums);
   const std::int64_t units = sums.size(-1) / 4;
   gates.narrow(-1, 2 * units, units).copy_(sums.narrow(-1, 2 * units, units).tanh());
   return gates;
@@ -147,7 +149,7 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
     }
     result.input_weight = call.engine->product(for_weight, input, {.transpose_a = true});
     result.hidden_weight = call.engine->product(for_weight, joined(call.hidden), {.transpose_a = true});
-    result.bias = decode(for_weight).sum(0);
+    result.bias = sum_rows(decode(for_weight));
     return result;
   }
 };

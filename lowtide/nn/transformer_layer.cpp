@@ -2,6 +2,8 @@
 
 #include <torch/torch.h>
 
+#include "lowtide/nn/pointwise.h"
+
 namespace lowtide {
 
 TransformerLayerImpl::TransformerLayerImpl(const TransformerLayerOptions& o) : norm_first_(o.norm_first) {
@@ -17,7 +19,7 @@ TransformerLayerImpl::TransformerLayerImpl(const TransformerLayerOptions& o) : n
 }
 
 at::Tensor TransformerLayerImpl::feed_forward(const at::Tensor& x) {
-  return dropout_->forward(contract_->forward(torch::gelu(expand_->forward(x))));
+  return dropout_->forward(contract_->forward(lowtide::gelu(expand_->forward(x))));
 }
 
 at::Tensor TransformerLayerImpl::forward(const at::Tensor& x, const at::Tensor& mask) {

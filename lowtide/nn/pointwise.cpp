@@ -1,0 +1,76 @@
+#include "lowtide/nn/pointwise.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+
+#include "lowtide/quant/pieces.h"
+
+namespace lowtide {
+namespace {
+
+// Elements of a chunk; a multiple of every vector's length.
+constexpr std::int64_t kChunk = 16384;
+
+// compute(first, count) for every chunk. What libtorch does inside is done by one thread.
+template <typename Compute>
+void for_each_chunk(std::int64_t elements, const Compute& compute) {
+  for_each_piece((elements + kChunk - 1) / kChunk, 2, [&](std::int64_t chunk) {
+    const at::NoGradGuard no_grad;  // a thread's own matter
+    const std::int64_t first = chunk * kChunk;
+    compute(first, std::min(kChunk, elements - first));
+  });
+}
+
+struct Sigmoid : torch::autograd::Function<Sigmoid> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
+    at::Tensor y = at::empty_like(x, at::MemoryFormat::Contiguous);
+    const at::Tensor from = x.contiguous().view(-1), to = y.view(-1);
+    for_each_chunk(from.numel(), [&](std::int64_t first, std::int64_t count) {
+      at::Tensor part = to.narrow(0, first, count);
+      at::sigmoid_out(part, from.narrow(0, first, count));
+    });
+    context->save_for_backward({y});
+    return y;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const at::Tensor y = context->get_saved_variables()[0];
+    return {gradients[0] * (1 - y) * y};  // products of two numbers round alike in vectors and without
+  }
+};
+
+struct Gelu : torch::autograd::Function<Gelu> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
+    const at::Tensor from = x.contiguous();
+    context->save_for_backward({from});
+    at::Tensor y = at::empty_like(from);
+    const at::Tensor flat = from.view(-1), to = y.view(-1);
+    for_each_chunk(flat.numel(), [&](std::int64_t first, std::int64_t count) {
+      at::Tensor part = to.narrow(0, first, count);
+      at::gelu_out(part, flat.narrow(0, first, count));
+    });
+    return y;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const at::Tensor x = context->get_saved_variables()[0], gradient = gradients[0].contiguous();
+    at::Tensor dx = at::empty_like(x);
+    const at::Tensor flat = x.view(-1), error = gradient.view(-1), to = dx.view(-1);
+    for_each_chunk(flat.numel(), [&](std::int64_t first, std::int64_t count) {
+      at::Tensor part = to.narrow(0, first, count);
+      at::gelu_backward_out(part, error.narrow(0, first, count), flat.narrow(0, first, count));
+    });
+    return {dx};
+  }
+};
+
+}  // namespace
+
+at::Tensor sigmoid(const at::Tensor& x) { return x.device().is_cpu() ? Sigmoid::apply(x) : x.sigmoid(); }
+
+at::Tensor gelu(const at::Tensor& x) { return x.device().is_cpu() ? Gelu::apply(x) : at::gelu(x); }
+
+}  // namespace lowtide

@@ -1,0 +1,107 @@
+#include "lowtide/nn/row_sums.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "lowtide/base/simd.h"
+#include "lowtide/quant/pieces.h"
+
+namespace lowtide {
+namespace {
+
+// A chunk of rows is summed in floats, at most 256 terms; the chunks' sums are added in double.
+constexpr std::int64_t kMostRows = 256, kLeastRows = 16;
+// A chunk that fills a first-level cache costs 2 µs: fewer than 16 are done before a second thread is awake.
+constexpr std::int64_t kChunkElements = 8192, kChunksPerThread = 16;
+// Columns whose partial sums are joined at once.
+constexpr std::int64_t kColumnBlock = 1024;
+
+LOWTIDE_SIMD void add_rows(const float* x, std::int64_t rows, std::int64_t columns, float* sum) {
+  std::copy_n(x, columns, sum);
+  for (std::int64_t i = 1; i < rows; ++i) {
+    x += columns;
+    for (std::int64_t c = 0; c < columns; ++c) sum[c] += x[c];
+  }
+}
+
+LOWTIDE_SIMD void add_weighted_rows(const float* x, const float* weight, std::int64_t rows,
+                                    std::int64_t columns, float* sum) {
+  for (std::int64_t c = 0; c < columns; ++c) sum[c] = weight[0] * x[c];
+  for (std::int64_t i = 1; i < rows; ++i) {
+    x += columns;
+    for (std::int64_t c = 0; c < columns; ++c) sum[c] += weight[i] * x[c];
+  }
+}
+
+LOWTIDE_SIMD void join(const float* partial, std::int64_t chunks, std::int64_t stride, std::int64_t columns,
+                       float* sum) {
+  double total[kColumnBlock] = {};
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk, partial += stride) {
+    for (std::int64_t c = 0; c < columns; ++c) total[c] += static_cast<double>(partial[c]);
+  }
+  for (std::int64_t c = 0; c < columns; ++c) sum[c] = static_cast<float>(total[c]);
+}
+
+// `weight` may be null. Chunks are cut by the matrix's size alone, and joined in order.
+at::Tensor sum_on_cpu(const at::Tensor& x, const float* weight) {
+  const std::int64_t rows = x.size(0), columns = x.size(1);
+  at::Tensor sum = at::zeros({columns}, x.options());
+  if (x.numel() == 0) return sum;
+  const std::int64_t chunk_rows = std::clamp(kChunkElements / columns, kLeastRows, kMostRows);
+  const std::int64_t chunks = (rows + chunk_rows - 1) / chunk_rows;
+  std::vector<float> partial(static_cast<std::size_t>(chunks * columns));
+  const float* values = x.data_ptr<float>();
+  const std::int64_t least =
+      std::max<std::int64_t>(1, kChunksPerThread * kChunkElements / (chunk_rows * columns));
+  for_each_piece(chunks, least, [&](std::int64_t chunk) {
+    const std::int64_t first = chunk * chunk_rows, count = std::min(chunk_rows, rows - first);
+    float* to = partial.data() + chunk * columns;
+    if (weight != nullptr) {
+      add_weighted_rows(values + first * columns, weight + first, count, columns, to);
+    } else {
+      add_rows(values + first * columns, count, columns, to);
+    }
+  });
+  float* to = sum.data_ptr<float>();
+  for_each_piece((columns + kColumnBlock - 1) / kColumnBlock, kChunksPerThread, [&](std::int64_t block) {
+    const std::int64_t first = block * kColumnBlock;
+    join(partial.data() + first, chunks, columns, std::min(kColumnBlock, columns - first), to + first);
+  });
+  return sum;
+}
+
+bool is_plain(const at::Tensor& x) { return x.device().is_cpu() && x.scalar_type() == at::kFloat; }
+
+struct RepeatRows : torch::autograd::Function<RepeatRows> {
+  static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& x,
+                            std::int64_t count) {
+    std::vector<std::int64_t> sizes = x.sizes().vec();
+    sizes.insert(sizes.begin(), count);
+    return x.unsqueeze(0).expand(sizes);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/,
+                                                 const torch::autograd::variable_list& gradients) {
+    const at::Tensor& gradient = gradients[0];
+    const std::vector<std::int64_t> sizes(gradient.sizes().begin() + 1, gradient.sizes().end());
+    return {sum_rows(gradient.reshape({gradient.size(0), -1})).view(sizes), {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor sum_rows(const at::Tensor& x) {
+  const at::Tensor matrix = x.reshape({-1, x.size(-1)});
+  return is_plain(matrix) ? sum_on_cpu(matrix.contiguous(), nullptr) : matrix.sum(0);
+}
+
+at::Tensor sum_rows(const at::Tensor& x, const at::Tensor& weight) {
+  if (!is_plain(x)) return at::matmul(weight, x);
+  return sum_on_cpu(x.contiguous(), weight.contiguous().data_ptr<float>());
+}
+
+at::Tensor repeat_rows(const at::Tensor& x, std::int64_t count) { return RepeatRows::apply(x, count); }
+
+}  // namespace lowtide

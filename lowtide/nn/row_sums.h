@@ -1,0 +1,21 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+
+// Sums over rows that do not depend on the number of threads. libtorch shares columns out among threads, and a column at the
+// edge of a thread's part is summed in another order than one in its middle.
+namespace lowtide {
+
+// The sum over all dimensions but the last.
+at::Tensor sum_rows(const at::Tensor& x);
+
+// Σ weight[i] · x[i] over the rows of a matrix.
+at::Tensor sum_rows(const at::Tensor& x, const at::Tensor& weight);
+
+// `count` copies of x along a new first dimension, as a view; the gradient of x is the sum over them. It serves where a
+// parameter is broadcast over items: autograd's own sum would depend on the number of threads.
+at::Tensor repeat_rows(const at::Tensor& x, std::int64_t count);
+
+}  // namespace lowtide
