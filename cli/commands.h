@@ -11,6 +11,7 @@ struct Command {
   std::string_view name;
   int (*run)(int argc, char** argv);
   std::string_view purpose;
+  bool computes = false;  // with tensors, here or in a child: libraries are tuned for it
 };
 
 // In the order in which the program lists them.

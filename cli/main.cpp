@@ -26,10 +26,11 @@ int main(int argc, char** argv) {
   const std::string_view name = argv[1];
   if (name == "--help" || name == "-h" || name == "help") return usage(stdout, 0);
   if (name == "--version") return fmt::print("{}\n", lowtide::program_version()), 0;
-  lowtide::use_fitting_blas(argv);
   try {
     for (const lowtide::Command& command : lowtide::commands()) {
-      if (command.name == name) return command.run(argc - 1, argv + 1);
+      if (command.name != name) continue;
+      if (command.computes) lowtide::tune_libraries(argv);
+      return command.run(argc - 1, argv + 1);
     }
     throw lowtide::UserError(fmt::format("unknown command '{}'; `lowtide --help` lists them", name));
   } catch (const lowtide::UserError& error) {

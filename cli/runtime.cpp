@@ -10,30 +10,50 @@
 #include <array>
 #include <cstdlib>
 #include <string_view>
-#include <thread>
+
+#include "lowtide/base/cpus.h"
 
 namespace lowtide {
 
 std::string program_version() { return fmt::format("lowtide {} (git {})", LOWTIDE_VERSION, LOWTIDE_GIT); }
 
-void use_fitting_blas(char** argv) {
+namespace {
+
+// A spin is a pause of some 20 ns, so this is some 40 µs: longer than the gaps between most passes of a step, shorter than
+// a time slice by far. See docs/integer-engine.md for what it costs and gains.
+constexpr const char* kSpins = "2000";
+
+bool sets_openmp_waiting() {
+  if (getenv("OMP_WAIT_POLICY") != nullptr || getenv("GOMP_SPINCOUNT") != nullptr) return false;
+  setenv("GOMP_SPINCOUNT", kSpins, /*overwrite=*/0);
+  return true;
+}
+
+bool sets_openblas_core() {
 #if defined(__x86_64__)
   constexpr const char* kVariable = "OPENBLAS_CORETYPE";
   const auto core = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_corename"));
-  if (core == nullptr || std::string_view(core()) != "Prescott" || getenv(kVariable) != nullptr) return;
+  if (core == nullptr || std::string_view(core()) != "Prescott" || getenv(kVariable) != nullptr) return false;
   if (__builtin_cpu_supports("avx512bw")) {
     setenv(kVariable, "SkylakeX", /*overwrite=*/0);
-  } else if (__builtin_cpu_supports("avx2")) {
-    setenv(kVariable, "Haswell", /*overwrite=*/0);
-  } else {
-    return;
+    return true;
   }
+  if (__builtin_cpu_supports("avx2")) {
+    setenv(kVariable, "Haswell", /*overwrite=*/0);
+    return true;
+  }
+#endif
+  return false;
+}
+
+}  // namespace
+
+void tune_libraries(char** argv) {
+  const bool waiting = sets_openmp_waiting(), core = sets_openblas_core();
+  if (!waiting && !core) return;
   // By its name: lists of processes would call it "exe" otherwise.
   std::array<char, 4096> program{};
   if (readlink("/proc/self/exe", program.data(), program.size() - 1) > 0) execv(program.data(), argv);
-#else
-  (void)argv;
-#endif
 }
 
 void prepare_torch(int threads) {
@@ -47,7 +67,7 @@ void prepare_torch(int threads) {
   // unmaps each of them, and the kernel clears every page anew: a third of a step's time on two cores. −1 is no limit.
   mallopt(M_MMAP_THRESHOLD, -1);
   mallopt(M_TRIM_THRESHOLD, -1);
-  at::set_num_threads(threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency()));
+  at::set_num_threads(threads > 0 ? threads : usable_cpus());
   at::globalContext().setDeterministicCuDNN(true);
   at::globalContext().setBenchmarkCuDNN(false);
 }

@@ -12,6 +12,7 @@
 #include <set>
 #include <thread>
 
+#include "lowtide/base/cpus.h"
 #include "lowtide/base/error.h"
 #include "lowtide/io/file.h"
 #include "lowtide/report/metrics.h"
@@ -68,7 +69,7 @@ LoadedRun load(const FoundRun& run) {
 
 // Files are read and packed by all cores, in any order; what comes out is in the order of the runs.
 void for_each_on_all_cores(std::size_t count, const std::function<void(std::size_t)>& work) {
-  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const auto cores = static_cast<std::size_t>(usable_cpus());
   std::atomic<std::size_t> next{0};
   std::vector<std::future<void>> workers;
   for (std::size_t core = 0; core < std::min(cores, count); ++core) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "lowtide/base/cpus.h"
 #include "lowtide/base/error.h"
 #include "lowtide/report/comparison.h"
 #include "lowtide/study/child.h"
@@ -96,8 +97,7 @@ class Runner {
 
   // All threads are shared out; those that are left over go to the first slots.
   int threads_of(const Slot& slot) const {
-    const int all = options_.threads > 0 ? options_.threads
-                                         : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    const int all = options_.threads > 0 ? options_.threads : usable_cpus();
     const auto index = static_cast<int>(&slot - slots_.data());
     return std::max(1, all / options_.jobs + (index < all % options_.jobs ? 1 : 0));
   }
