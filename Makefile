@@ -1,5 +1,5 @@
 # The front door. `make demo` and `make test` do all the set-up a bare Debian 12 needs.
-.PHONY: build demo test bench fuzz format format-check tidy setup setup-checks clean help
+.PHONY: build demo test bench fuzz format format-check tidy setup setup-tests setup-checks clean help
 
 help:
 	@echo 'make demo     train one network in fp32, static 8 bits and on a cyclic schedule, and compare'
@@ -12,23 +12,29 @@ help:
 setup:
 	@scripts/setup.sh
 
+setup-tests:
+	@scripts/setup.sh tests
+
 setup-checks:
 	@scripts/setup.sh checks
 
+# The program alone: the tests take as long again.
 build: setup
-	@cmake --preset release > /dev/null
-	@cmake --build build
+	@cmake --preset release -DLOWTIDE_TESTS=OFF > /dev/null
+	@cmake --build build --target lowtide
 
 demo: build
 	@scripts/demo.sh
 
-test: build fuzz
+test: setup-tests fuzz
+	@cmake --preset release -DLOWTIDE_TESTS=ON > /dev/null
+	@cmake --build build
 	@ctest --test-dir build --output-on-failure --no-tests=error -j $$(nproc)
 
-fuzz: setup
+fuzz: setup-tests
 	@scripts/fuzz.sh
 
-bench: setup
+bench: setup-tests
 	@cmake --preset release -DLOWTIDE_BENCH=ON > /dev/null
 	@cmake --build build
 	@scripts/bench.sh

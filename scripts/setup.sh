@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Lowtide builds with, what is missing and nothing else: Debian packages, and the packages of the report's
-# page from npm; `setup.sh checks` also those of make format and make tidy.
+# page from npm. `setup.sh tests` also what make test needs, `setup.sh checks` what make format and make tidy need.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,15 +9,15 @@ packages=(
   libtorch-dev libopenblas0-openmp
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libsimdjson-dev libcpp-httplib-dev
   zlib1g-dev libjpeg-dev libpng-dev libexpat1-dev libutf8proc-dev
-  libgtest-dev libbenchmark-dev
-  clang libclang-rt-14-dev
-  chromium
   dataset-fashion-mnist
 )
 # A Node from elsewhere serves as well, and Debian's npm would not go with it.
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
-if [ "${1:-}" = checks ]; then packages+=(clang-format clang-tidy libomp-dev); fi
+case "${1:-}" in
+  tests) packages+=(libgtest-dev libbenchmark-dev clang libclang-rt-14-dev chromium strace) ;;
+  checks) packages+=(clang clang-format clang-tidy libomp-dev) ;;
+esac
 
 install_packages() {
   command -v dpkg-query >/dev/null || { echo "setup: not a Debian system; install by hand: ${packages[*]}" >&2; return; }
