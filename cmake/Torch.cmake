@@ -11,6 +11,17 @@ endif()
 find_package(Torch REQUIRED)
 find_package(OpenMP REQUIRED)
 
+# PyTorch's wheels ship headers of an fmt whose library they do not ship; the system's headers must be found before them.
+get_target_property(fmt_headers fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+foreach(directory ${TORCH_INCLUDE_DIRS})
+  if(EXISTS ${directory}/fmt AND NOT directory IN_LIST fmt_headers)
+    file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/system-fmt)
+    file(CREATE_LINK ${fmt_headers}/fmt ${PROJECT_BINARY_DIR}/system-fmt/fmt SYMBOLIC)
+    target_include_directories(lowtide_flags BEFORE INTERFACE ${PROJECT_BINARY_DIR}/system-fmt)
+    break()
+  endif()
+endforeach()
+
 add_library(lowtide_torch STATIC)
 target_link_libraries(lowtide_torch PUBLIC lowtide_core)
 target_include_directories(lowtide_torch SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
