@@ -6,11 +6,12 @@
 #include "cli/original_flags.h"
 #include "cli/parse.h"
 #include "lowtide/base/error.h"
+#include "lowtide/train/recipe_file.h"
 
 namespace lowtide {
 
 void add_recipe_options(CLI::App& app, Recipe& recipe) {
-  app.set_config("--recipe", "", "recipe file (TOML); flags win over it");
+  app.set_config("--recipe", "", "recipe file (TOML); flags win over it")->check(recipe_path_problem);
   app.allow_config_extras(CLI::config_extras_mode::error);
   define_recipe(app, recipe);
 }

@@ -11,6 +11,7 @@
 #include "lowtide/study/analysis.h"
 #include "lowtide/study/folder.h"
 #include "lowtide/study/status.h"
+#include "lowtide/train/recipe_file.h"
 
 namespace lowtide {
 namespace {
@@ -52,7 +53,8 @@ std::optional<int> read_arguments(RunArguments& arguments, const std::string& ki
   const bool suite = kind == Study::kSuite;
   arguments.study.kind = kind;
   CLI::App app(suite ? kSuiteHelp : kCriticalHelp, "study " + kind);
-  app.set_config("--recipe,--study", "", "recipe file, or a study's file (TOML); flags win over it");
+  app.set_config("--recipe,--study", "", "recipe file, or a study's file (TOML); flags win over it")
+      ->check(recipe_path_problem);
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.add_option("--out", arguments.out, "folder of the study")->required()->configurable(false);
   app.add_option("--jobs", arguments.jobs, "runs at once; --threads are shared among them")

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/json_reason.h"
 
 namespace lowtide {
 namespace {
@@ -138,7 +139,7 @@ void Ledger::restore(const Json& state) {
         throw UserError("the saved ledger is damaged: the same bits twice");
     }
   } catch (const Json::exception& error) {
-    throw UserError(fmt::format("the saved ledger is damaged: {}", error.what()));
+    throw UserError(fmt::format("the saved ledger is damaged: {}", json_reason(error)));
   }
   steps_ = std::move(restored);
 }

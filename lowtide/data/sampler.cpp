@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/json_reason.h"
 #include "lowtide/base/random.h"
 
 namespace lowtide {
@@ -49,7 +50,7 @@ void EpochSampler::restore(const Json& state) {
     items = state.at("items").get<std::int64_t>();
     position = state.at("position").get<std::int64_t>();
   } catch (const Json::exception& error) {
-    throw UserError(fmt::format("sampler state: {}; expected seed, items and position", error.what()));
+    throw UserError(fmt::format("sampler state: {}; expected seed, items and position", json_reason(error)));
   }
   if (seed != seed_ || items != this->items() || position < 0) {
     throw UserError(

@@ -11,22 +11,13 @@
 namespace lowtide {
 namespace {
 
-// Lines of metrics are one or two levels deep. Printing and copying recurse, so that a bound on the depth is
-// a bound on the stack.
-constexpr int kMaxDepth = 64;
-
-UserError damaged(const std::string& name, std::size_t line_number, const std::string& what) {
-  return UserError(fmt::format("{}:{}: {}; expected one JSON object a line: mend or remove this line", name,
-                               line_number, what));
-}
+constexpr const char* kExpected = "expected one JSON object a line: mend or remove this line";
 
 Json parse_line(std::string_view line, const std::string& name, std::size_t line_number) {
-  const JsonCheck check = check_json(line, kMaxDepth);
-  if (!check.problem.empty()) throw damaged(name, line_number, check.problem);
-  Json object = Json::parse(line);
-  if (!object.is_object()) {
-    throw damaged(name, line_number, fmt::format("holds {}, not an object", object.type_name()));
-  }
+  const std::string where = fmt::format("{}:{}", name, line_number);
+  Json object = parse_json(line, where, kExpected);
+  if (!object.is_object())
+    throw UserError(fmt::format("{}: holds {}, not an object; {}", where, object.type_name(), kExpected));
   return object;
 }
 

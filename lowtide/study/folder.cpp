@@ -5,6 +5,7 @@
 #include <sys/file.h>
 
 #include "lowtide/base/error.h"
+#include "lowtide/train/recipe_file.h"
 
 namespace lowtide {
 namespace {
@@ -29,7 +30,7 @@ Study read_study(const fs::path& folder) {
   if (!fs::exists(file)) {
     throw UserError(fmt::format("{} is not the folder of a study: it has no study.toml", folder.string()));
   }
-  return parse_study(read_text_file(file), file.string());
+  return parse_study(read_text_file(file, kMaxRecipeBytes), file.string());
 }
 
 StudyFolder::StudyFolder(const fs::path& folder, const Study& study) {

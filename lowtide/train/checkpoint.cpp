@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lowtide/base/error.h"
+#include "lowtide/io/json_check.h"
 #include "lowtide/io/safetensors.h"
 
 namespace lowtide {
@@ -42,9 +43,10 @@ Json read_checkpoint_state(const std::filesystem::path& path) {
     throw UserError(
         fmt::format("{}: not a checkpoint of lowtide (its header has no '{}')", path.string(), kStateKey));
   }
-  Json state = Json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+  Json state = parse_json(found->second, path.string() + ": the state in its header", "the file is damaged");
   if (!state.is_object())
-    throw UserError(fmt::format("{}: the state in its header is not JSON", path.string()));
+    throw UserError(
+        fmt::format("{}: the state in its header is not an object; the file is damaged", path.string()));
   return state;
 }
 

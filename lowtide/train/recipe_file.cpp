@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
-#include <iterator>
+#include <algorithm>
+#include <filesystem>
+#include <istream>
 #include <set>
+#include <string_view>
 
 #include "lowtide/base/error.h"
 
@@ -39,8 +42,61 @@ std::vector<std::string> values_of(const std::string& key, const toml::node& nod
   return values;
 }
 
+// A recipe has no dotted keys, and a study's file neither; what a mistaken one may have, so that it is told of.
+constexpr int kMaxKeyParts = 8;
+
+// Where a string that begins at `at` ends: behind its closing quotes, or at the end of its line where it has none.
+std::size_t skip_string(std::string_view text, std::size_t at) {
+  const std::string_view quote = text.substr(at, 1);
+  const std::string_view three = text.substr(at, 3);
+  const bool multi_line = three.size() == 3 && three[1] == quote[0] && three[2] == quote[0];
+  const std::string_view end = multi_line ? three : quote;
+  for (at += end.size(); at < text.size(); ++at) {
+    if (text.substr(at).starts_with(end)) return at + end.size();
+    if (text[at] == '\n' && !multi_line) return at;
+    if (text[at] == '\\' && quote == "\"") ++at;
+  }
+  return text.size();
+}
+
+// toml++ limits how deep values are nested, but not the parts of a key a.a.a…, each of which is a table in a table:
+// with enough of them, the stack ends where those are taken apart.
+void check_keys(std::string_view text) {
+  int parts = 1;
+  for (std::size_t at = 0; at < text.size();) {
+    if (text[at] == '"' || text[at] == '\'') {
+      at = skip_string(text, at);
+      continue;
+    }
+    if (text[at] == '#') at = text.find('\n', at);
+    if (at >= text.size()) return;
+    if (text[at] == '.' && ++parts > kMaxKeyParts) {
+      const auto line =
+          static_cast<toml::source_index>(1 + std::count(text.begin(), text.begin() + at, '\n'));
+      fail({{line, 1}, {line, 1}, nullptr}, fmt::format("a key of more than {} parts", kMaxKeyParts));
+    }
+    if (std::string_view("\n=,[]{}").find(text[at]) != std::string_view::npos) parts = 1;
+    ++at;
+  }
+}
+
+// No more than a recipe can have: the file may be a device that never ends.
+std::string read_bounded(std::istream& input) {
+  const auto refuse = [](const std::string& what) {
+    throw CLI::ConfigError(what, CLI::ExitCodes::ConfigError);
+  };
+  std::string text(kMaxRecipeBytes + 1, '\0');
+  input.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (input.bad()) refuse("it cannot be read");
+  text.resize(static_cast<std::size_t>(input.gcount()));
+  if (text.size() > kMaxRecipeBytes)
+    refuse(fmt::format("more than {} bytes; is it the right file?", kMaxRecipeBytes));
+  return text;
+}
+
 toml::table parse(std::istream& input) {
-  const std::string text{std::istreambuf_iterator<char>(input), {}};
+  const std::string text = read_bounded(input);
+  check_keys(text);
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {
@@ -49,6 +105,12 @@ toml::table parse(std::istream& input) {
 }
 
 }  // namespace
+
+std::string recipe_path_problem(const std::string& path) {
+  std::error_code unknown;
+  const bool named_pipe = std::filesystem::is_fifo(path, unknown) && !path.starts_with("/dev/");
+  return named_pipe ? path + " is a pipe; expected a file" : "";
+}
 
 std::vector<CLI::ConfigItem> RecipeFile::from_config(std::istream& input) const {
   const toml::table table = parse(input);

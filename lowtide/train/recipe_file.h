@@ -7,6 +7,12 @@
 
 namespace lowtide {
 
+constexpr std::size_t kMaxRecipeBytes = std::size_t{1} << 20;
+
+// Of an option that names a recipe file: a pipe by name, which might be waited for without end. One that a shell
+// makes, <(command), lies under /dev and is read. Empty where there is no problem, as CLI11 wants it.
+std::string recipe_path_problem(const std::string& path);
+
 // Reads recipe files as TOML (toml.io), by toml++: CLI11's own reader takes a # within quotes for a comment, knows no
 // escapes and passes over a key that is given twice. What is wrong is a CLI::ConfigError with the line.
 class RecipeFile final : public CLI::Config {

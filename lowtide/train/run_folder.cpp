@@ -9,11 +9,14 @@
 #include <system_error>
 
 #include "lowtide/base/error.h"
+#include "lowtide/io/json_check.h"
 
 namespace lowtide {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxRunFileBytes = std::size_t{1} << 28;  // a landscape of 1001 x 1001 has 20 MB
 
 constexpr std::string_view kCheckpointPrefix = "step-";
 constexpr std::string_view kCheckpointSuffix = ".safetensors";
@@ -58,7 +61,7 @@ std::vector<std::int64_t> checkpoint_steps(const RunPaths& paths) {
 }
 
 Json read_run_file(const fs::path& path) {
-  Json json = Json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
+  Json json = parse_json(read_text_file(path, kMaxRunFileBytes), path.string(), "the file is damaged");
   if (!json.is_object())
     throw UserError(fmt::format("{}: not a JSON object; the file is damaged", path.string()));
   return json;

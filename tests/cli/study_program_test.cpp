@@ -205,7 +205,7 @@ TEST_F(StudyProgram, LandscapeOfWhatIsNone) {
   expect_mistake(landscape({"--checkpoint", checkpoint, "--bits", "1"}), "bits is 1");
   const std::string run_json = file_bytes(RunPaths{out}.run());
   std::ofstream(RunPaths{out}.run()) << "{\"format\":";
-  expect_mistake(landscape({"--checkpoint", out.string()}), "run.json: not a JSON object");
+  expect_mistake(landscape({"--checkpoint", out.string()}), "run.json: is not valid JSON");
   std::ofstream(RunPaths{out}.run()) << run_json;
   fs::resize_file(checkpoint, 1000);
   expect_mistake(landscape({"--checkpoint", out.string()}),

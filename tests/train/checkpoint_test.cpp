@@ -86,9 +86,11 @@ TEST_F(Checkpoint, ForeignAndDamagedFilesAreTold) {
   EXPECT_TRUE(contains(reading(), path_.string(), "not a checkpoint of lowtide"));
 
   write_safetensors(path_, {}, {{"lowtide", "{\"step\": "}});
-  EXPECT_TRUE(contains(reading(), path_.string(), "not JSON"));
+  EXPECT_TRUE(contains(reading(), path_.string(), "not valid JSON"));
   write_safetensors(path_, {}, {{"lowtide", "[1]"}});
-  EXPECT_TRUE(contains(reading(), path_.string(), "not JSON"));
+  EXPECT_TRUE(contains(reading(), path_.string(), "not an object"));
+  write_safetensors(path_, {}, {{"lowtide", std::string(200'000, '[')}});
+  EXPECT_TRUE(contains(reading(), path_.string(), "nested more than 64 levels"));
 
   write_checkpoint(path_, some_tensors(), kState);
   const std::string whole = read_text_file(path_);

@@ -1,6 +1,7 @@
 #include "lowtide/train/recipe_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <limits>
@@ -148,6 +149,53 @@ TEST(RecipeFlags, NumbersBeyondTheirTypeAreTold) {
   EXPECT_THROW(parse_arguments({"--padding", "3000000000"}), CLI::ValidationError);
   EXPECT_EQ(parse_arguments({"--eval-bits", "-1", "--seed", "18446744073709551615"}).seed,
             std::numeric_limits<std::uint64_t>::max());
+}
+
+TEST_F(RecipeFiles, KeysOfManyPartsAreRefused) {
+  const auto parts = [](std::size_t count, const std::string& part) {
+    std::string key = part;
+    for (std::size_t i = 1; i < count; ++i) key += "." + part;
+    return key;
+  };
+  // Each part is a table in a table: with so many the stack would end where they are taken apart.
+  constexpr std::size_t kMany = 100'000;
+  for (const std::string& text : {parts(kMany, "a") + " = 1\n", "[" + parts(kMany, "a") + "]\n",
+                                  "x = {" + parts(kMany, "\"b\"") + " = 1}\n",
+                                  parts(kMany, "'c.'") + " = 1\n", parts(kMany, " \"\\\".\" ") + " = 1\n"}) {
+    EXPECT_TRUE(contains(error(text), "line 1: a key of more than 8 parts")) << text.substr(0, 20);
+  }
+  EXPECT_TRUE(contains(error("data = \"\"\"\n\"a.\"\n\"\"\"\n# .........\n" + parts(9, "a") + " = 1\n"),
+                       "line 5: a key of more than 8 parts"));
+  EXPECT_TRUE(contains(error(parts(8, "a") + " = 1\n"), "sections")) << "few enough to be told what is wrong";
+  // Points that part no keys.
+  EXPECT_EQ(
+      read("data-dir = '../../../../../../../../../..'\nmean = [0.1, 0.2, 0.3]\n# .........\n").mean.size(),
+      3u);
+}
+
+TEST_F(RecipeFiles, NestedListsAndTablesAreRefused) {
+  for (const std::string open : {"[", "{a="}) {
+    std::string text = "mean = ";
+    for (int i = 0; i < 100'000; ++i) text += open;
+    EXPECT_TRUE(contains(error(text), "line 1:")) << open;
+  }
+}
+
+TEST_F(RecipeFiles, AFileThatIsNoRecipeIsNotReadToItsEnd) {
+  const auto error_of = [](const std::string& path) {
+    try {
+      parse_arguments({"--recipe", path});
+    } catch (const CLI::ParseError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_TRUE(contains(error_of("/dev/zero"), "more than 1048576 bytes"));
+  EXPECT_TRUE(contains(error_of("/proc/self/mem"), "cannot be read"));
+  EXPECT_EQ(recipe_path_problem("/dev/stdin"), "");
+  EXPECT_EQ(recipe_path_problem((folder_ / "none").string()), "") << "told where it is read";
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_TRUE(contains(recipe_path_problem((folder_ / "pipe").string()), "is a pipe"));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ namespace lowtide {
 namespace {
 
 constexpr int kMaxSide = 65535;  // of a JPEG
+constexpr int kMaxDepth = 32;    // annotation/object/part/bndbox/xmin has five levels
 
 std::string_view trimmed(std::string_view text) {
   constexpr const char* kBlank = " \t\r\n";
@@ -66,6 +67,7 @@ class AnnotationParser {
   }
 
   void start(const char* element) {
+    if (++depth_ > kMaxDepth) return fail(fmt::format("nested more than {} levels deep", kMaxDepth));
     path_ += path_.empty() ? "" : "/";
     path_ += element;
     text_.clear();
@@ -77,6 +79,7 @@ class AnnotationParser {
   }
 
   void end() {
+    --depth_;
     take(trimmed(text_));
     text_.clear();
     const std::size_t slash = path_.rfind('/');
@@ -158,6 +161,7 @@ class AnnotationParser {
   const std::string& name_;
   XML_Parser parser_;
   std::string path_, text_, problem_;
+  int depth_ = 0;
   bool seen_ = false;
   VocAnnotation annotation_;
   std::vector<XML_Size> lines_;  // where the objects end

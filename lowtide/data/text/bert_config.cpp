@@ -79,12 +79,7 @@ void check(const BertConfig& config, const std::string& name) {
 }
 
 BertConfig parse_bert_config(std::string_view text, const std::string& name) {
-  constexpr std::size_t kMaxDepth = 16;
-  const JsonCheck checked = check_json(text, kMaxDepth);
-  if (!checked.problem.empty()) {
-    throw UserError(fmt::format("{}: {}; expected the config.json of a BERT", name, checked.problem));
-  }
-  const Json object = Json::parse(text);
+  const Json object = parse_json(text, name, "expected the config.json of a BERT");
   if (!object.is_object()) {
     throw UserError(
         fmt::format("{}: {}; expected a JSON object, the config.json of a BERT", name, object.type_name()));

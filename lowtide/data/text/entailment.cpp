@@ -135,15 +135,10 @@ EntailmentData parse_entailment_tsv(const LineSource& source, const std::string&
 }
 
 EntailmentData parse_entailment_jsonl(const LineSource& source, const std::string& language) {
-  constexpr std::size_t kMaxDepth = 8;
   Collector collector(source);
   source.for_each([&](std::string_view line, std::size_t number) {
-    const JsonCheck check = check_json(line, kMaxDepth);
-    if (!check.problem.empty()) {
-      throw UserError(
-          fmt::format("{}:{}: {}; expected one JSON object a line", source.name, number, check.problem));
-    }
-    const Json object = Json::parse(line);
+    const Json object =
+        parse_json(line, fmt::format("{}:{}", source.name, number), "expected one JSON object a line");
     if (!object.is_object()) {
       throw UserError(
           fmt::format("{}:{}: {}; expected one JSON object a line", source.name, number, object.type_name()));

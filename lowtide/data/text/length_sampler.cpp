@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/json_reason.h"
 #include "lowtide/base/random.h"
 
 namespace lowtide {
@@ -72,7 +73,8 @@ void LengthSampler::restore(const Json& state) {
     batch = state.at("batch").get<std::int64_t>();
     position = state.at("position").get<std::int64_t>();
   } catch (const Json::exception& error) {
-    throw UserError(fmt::format("sampler state: {}; expected seed, items, batch and position", error.what()));
+    throw UserError(
+        fmt::format("sampler state: {}; expected seed, items, batch and position", json_reason(error)));
   }
   if (seed != seed_ || items != this->items() || batch != batch_ || position < 0) {
     throw UserError(fmt::format(

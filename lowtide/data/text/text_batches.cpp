@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/json_reason.h"
 
 namespace lowtide {
 
@@ -52,8 +53,8 @@ void TextBatches::restore(const Json& state) {
     length = state.at("length").get<std::int64_t>();
     position = state.at("position").get<std::int64_t>();
   } catch (const Json::exception& error) {
-    throw UserError(
-        fmt::format("position in the text: {}; expected tokens, batch, length and position", error.what()));
+    throw UserError(fmt::format("position in the text: {}; expected tokens, batch, length and position",
+                                json_reason(error)));
   }
   if (tokens != tokens_.size() || batch != batch_ || length != length_ || position < 0) {
     throw UserError(

@@ -108,6 +108,9 @@ TEST(VocAnnotation, WhatIsWrongIsSaidWithItsLine) {
               StartsWith("x.xml:6: an object without a name"));
   EXPECT_THAT(error_of("<!DOCTYPE a [<!ENTITY b \"bb\">]>\n" + annotation("")),
               StartsWith("x.xml:1: a DOCTYPE"));
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += "<a>";
+  EXPECT_THAT(error_of(annotation(deep)), StartsWith("x.xml:5: nested more than 32 levels deep"));
 }
 
 TEST(VocImageSet, OneNameALine) {
