@@ -22,6 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t kMaxImageFileBytes = std::size_t{1} << 28;  // as in data sets
+
 struct PredictArguments {
   std::string run, checkpoint, out, device = "cpu";
   std::vector<std::string> images;
@@ -150,7 +152,7 @@ int predict_command(int argc, char** argv) {
   Detector detector(checkpoint, arguments);
   Json all = Json::array();
   for (const std::string& file : arguments.images) {
-    Image image = decode_image(read_file(file), file);
+    Image image = decode_image(read_file(file, kMaxImageFileBytes), file);
     const std::vector<Detection> found = detector.find(image, arguments.score);
     if (arguments.json) {
       all.push_back(to_json(file, found));

@@ -43,6 +43,34 @@ std::array<std::uint32_t, kDimensions> parse_header(ByteSpan bytes, const std::s
   return dimensions;
 }
 
+template <std::size_t kDimensions>
+std::uint64_t value_bytes(const std::array<std::uint32_t, kDimensions>& dimensions, const std::string& name) {
+  std::uint64_t bytes = 1;
+  for (std::size_t i = 0; i < kDimensions; ++i) {
+    if (i > 0 && dimensions[i] > kMaxSide) {
+      throw UserError(fmt::format("{}: images of {}x{}; expected at most {} a side", name, dimensions.back(),
+                                  dimensions[1], kMaxSide));
+    }
+    bytes *= dimensions[i];
+  }
+  return bytes;
+}
+
+// The whole file, and of a larger one than its header promises no more than a byte beyond.
+template <std::size_t kDimensions>
+std::vector<std::byte> read_idx(const fs::path& path) {
+  const std::string name = path.string();
+  constexpr std::size_t kHeader = 4 + 4 * kDimensions;
+  return read_maybe_gzip(path, kHeader, [&](ByteSpan header) {
+    const std::uint64_t bytes = kHeader + value_bytes(parse_header<kDimensions>(header, name), name);
+    if (bytes > kMaxBytes) {
+      throw UserError(
+          fmt::format("{}: its header promises {} bytes; expected at most {}", name, bytes, kMaxBytes));
+    }
+    return bytes;
+  });
+}
+
 void check_size(ByteSpan values, std::uint64_t expected, const std::string& name) {
   if (values.size() == expected && expected > 0) return;
   throw UserError(fmt::format("{}: {} bytes of data, and its header promises {}; expected the same, and some",
@@ -65,13 +93,10 @@ fs::path plain_or_gzip(const fs::path& folder, const std::string& name) {
 }  // namespace
 
 IdxImages parse_idx_images(ByteSpan bytes, const std::string& name) {
-  const auto [count, height, width] = parse_header<3>(bytes, name);
-  if (height > kMaxSide || width > kMaxSide) {
-    throw UserError(
-        fmt::format("{}: images of {}x{}; expected at most {} a side", name, width, height, kMaxSide));
-  }
+  const auto dimensions = parse_header<3>(bytes, name);
   const ByteSpan values = bytes.subspan(16);
-  check_size(values, std::uint64_t{count} * height * width, name);
+  check_size(values, value_bytes(dimensions, name), name);
+  const auto [count, height, width] = dimensions;
   return {count, static_cast<int>(height), static_cast<int>(width), copy_of(values)};
 }
 
@@ -92,9 +117,8 @@ std::unique_ptr<ImageDataset> open_idx(const fs::path& folder, Split split) {
   const std::string prefix = split == Split::kTest ? "t10k" : "train";
   const fs::path image_path = plain_or_gzip(folder, prefix + "-images-idx3-ubyte");
   const fs::path label_path = plain_or_gzip(folder, prefix + "-labels-idx1-ubyte");
-  IdxImages images = parse_idx_images(read_maybe_gzip(image_path, kMaxBytes), image_path.string());
-  std::vector<std::uint8_t> labels =
-      parse_idx_labels(read_maybe_gzip(label_path, kMaxBytes), kClasses, label_path.string());
+  IdxImages images = parse_idx_images(read_idx<3>(image_path), image_path.string());
+  std::vector<std::uint8_t> labels = parse_idx_labels(read_idx<1>(label_path), kClasses, label_path.string());
   if (static_cast<std::size_t>(images.count) != labels.size()) {
     throw UserError(fmt::format("{}: {} labels; expected {}, one for each image of {}", label_path.string(),
                                 labels.size(), images.count, image_path.filename().string()));

@@ -79,10 +79,10 @@ void sync_folder(const fs::path& folder, const fs::path& path) {
   if (result != 0 && errno != EINVAL) throw cannot_write(path, errno);
 }
 
-// A regular file's size, so that it is read in one piece; 0 for what has none (a pipe, /proc).
+// So that a file is read in one piece; 0 for those that do not tell (/proc).
 std::size_t size_hint(const FileDescriptor& file) {
   struct stat status {};
-  if (::fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode)) return 0;
+  if (::fstat(file.number(), &status) != 0) return 0;
   return static_cast<std::size_t>(status.st_size);
 }
 
@@ -167,8 +167,14 @@ FileDescriptor::~FileDescriptor() {
 }
 
 FileDescriptor open_for_reading(const fs::path& path) {
-  FileDescriptor file(retry_interrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
-  if (file.number() < 0) throw cannot_read(path, errno);
+  // A pipe or a device might never end. Without O_NONBLOCK a named pipe would be waited for until somebody writes to it.
+  FileDescriptor file(
+      retry_interrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
+  struct stat status {};
+  if (file.number() < 0 || ::fstat(file.number(), &status) != 0) throw cannot_read(path, errno);
+  if (S_ISDIR(status.st_mode)) throw cannot_read(path, EISDIR);
+  if (!S_ISREG(status.st_mode))
+    throw UserError(fmt::format("cannot read {}: it is not a regular file", path.string()));
   return file;
 }
 

@@ -61,6 +61,8 @@ class BoundedOutput {
     }
   }
 
+  static bool done() { return false; }
+
   std::vector<std::byte> take() {
     bytes_.resize(used_);
     return std::move(bytes_);
@@ -73,6 +75,25 @@ class BoundedOutput {
   std::size_t used_ = 0;
 };
 
+// The first bytes; what follows is not decompressed.
+class FrontOutput {
+ public:
+  explicit FrontOutput(std::size_t count) : bytes_(count) {}
+
+  std::span<std::byte> room() { return std::span(bytes_).subspan(used_); }
+  void add(std::size_t count) { used_ += count; }
+  bool done() const { return used_ == bytes_.size(); }
+
+  std::vector<std::byte> take() {
+    bytes_.resize(used_);
+    return std::move(bytes_);
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::size_t used_ = 0;
+};
+
 // Hands on what it gets, from a buffer that is used again and again.
 class PieceOutput {
  public:
@@ -80,13 +101,15 @@ class PieceOutput {
 
   std::span<std::byte> room() { return bytes_; }
   void add(std::size_t count) { take_(ByteSpan(bytes_).first(count)); }
+  static bool done() { return false; }
 
  private:
   const std::function<void(ByteSpan)>& take_;
   std::vector<std::byte> bytes_ = std::vector<std::byte>(std::size_t{1} << 18);
 };
 
-// Decompresses one member from the front of `input`; returns how many bytes of it that took.
+// Decompresses one member from the front of `input`, or as much as the output wants; returns how many bytes of it that
+// took.
 template <typename Output>
 std::size_t inflate_member(Inflater& inflater, ByteSpan input, Output& output, const std::string& name) {
   z_stream& stream = inflater.stream();
@@ -103,7 +126,7 @@ std::size_t inflate_member(Inflater& inflater, ByteSpan input, Output& output, c
     const int status = inflate(&stream, Z_NO_FLUSH);
     taken += offered - stream.avail_in;
     output.add(room_size - stream.avail_out);
-    if (status == Z_STREAM_END) return taken;
+    if (status == Z_STREAM_END || output.done()) return taken;
     if (status == Z_MEM_ERROR) throw std::bad_alloc();
     if (status == Z_BUF_ERROR) damaged(name, "it is cut short");
     if (status != Z_OK) damaged(name, stream.msg != nullptr ? stream.msg : "it cannot be decompressed");
@@ -116,7 +139,7 @@ void inflate_members(ByteSpan compressed, Output& output, const std::string& nam
   Inflater inflater;
   while (true) {
     compressed = compressed.subspan(inflate_member(inflater, compressed, output, name));
-    if (compressed.empty()) return;
+    if (compressed.empty() || output.done()) return;
     if (!is_gzip(compressed)) {
       damaged(name, fmt::format("{} bytes that are not gzip follow the data", compressed.size()));
     }
@@ -136,15 +159,20 @@ std::vector<std::byte> decompress_gzip(ByteSpan compressed, const std::string& n
   return output.take();
 }
 
-std::vector<std::byte> read_maybe_gzip(const std::filesystem::path& path, std::size_t max_bytes) {
-  std::vector<std::byte> content = read_file(path);
-  if (is_gzip(content)) return decompress_gzip(content, path.string(), max_bytes);
-  if (content.size() > max_bytes) {
+std::vector<std::byte> read_maybe_gzip(const std::filesystem::path& path, std::size_t front_bytes,
+                                       const std::function<std::size_t(ByteSpan)>& whole_size) {
+  const MappedFile file(path);
+  const ByteSpan bytes = file.bytes();
+  if (!is_gzip(bytes)) {
+    const std::size_t size = whole_size(bytes.first(std::min(front_bytes, bytes.size())));
+    if (bytes.size() <= size) return {bytes.begin(), bytes.end()};
     throw UserError(
         fmt::format("{}: holds {} bytes, more than the {} expected at most; is it the right file?",
-                    path.string(), content.size(), max_bytes));
+                    path.string(), bytes.size(), size));
   }
-  return content;
+  FrontOutput front(front_bytes);
+  inflate_members(bytes, front, path.string());
+  return decompress_gzip(bytes, path.string(), whole_size(front.take()));
 }
 
 void for_each_piece(const std::filesystem::path& path, const std::function<void(ByteSpan)>& take) {

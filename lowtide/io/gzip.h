@@ -19,9 +19,11 @@ bool is_gzip(ByteSpan bytes);
 // bounds the memory: a kilobyte of gzip can stand for a megabyte of zeros.
 std::vector<std::byte> decompress_gzip(ByteSpan compressed, const std::string& name, std::size_t max_bytes);
 
-// The content of a file that is gzip or plain, told by its first bytes and not by its name. `max_bytes`
-// bounds the content either way.
-std::vector<std::byte> read_maybe_gzip(const std::filesystem::path& path, std::size_t max_bytes);
+// The content of a file that is gzip or plain, told by its first bytes and not by its name. `whole_size` says from
+// the first `front_bytes` of the content, or what there is of them, how large it may be at most: no more than that is
+// decompressed.
+std::vector<std::byte> read_maybe_gzip(const std::filesystem::path& path, std::size_t front_bytes,
+                                       const std::function<std::size_t(ByteSpan front)>& whole_size);
 
 // Hands the content of such a file to `take` piece by piece, without holding the whole in memory. Damage is
 // found when it is reached: pieces before it have been taken by then.

@@ -1,6 +1,5 @@
 #include "lowtide/io/mapped_file.h"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -13,10 +12,6 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   const FileDescriptor file = open_for_reading(path);
   struct stat status {};
   if (::fstat(file.number(), &status) != 0) throw cannot_read(path, errno);
-  if (S_ISDIR(status.st_mode)) throw cannot_read(path, EISDIR);
-  if (!S_ISREG(status.st_mode)) {
-    throw UserError(fmt::format("cannot read {}: it is not a regular file", path.string()));
-  }
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return;  // mmap refuses an empty range
   // The mapping outlives the descriptor.

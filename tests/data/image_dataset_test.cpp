@@ -53,7 +53,7 @@ TEST(Idx, DamagedFilesAreNamed) {
   write_file(images, good.substr(0, good.size() - 1));
   EXPECT_THAT(error(), StartsWith(images.string() + ": 23 bytes of data, and its header promises 24"));
   write_file(images, good + "x");
-  EXPECT_THAT(error(), HasSubstr("25 bytes of data, and its header promises 24"));
+  EXPECT_THAT(error(), HasSubstr("holds 41 bytes, more than the 40 expected"));
   write_file(images, good.substr(0, 10));
   EXPECT_THAT(error(), HasSubstr("10 bytes; expected an IDX file with a header of 16"));
   write_file(images, idx_labels(std::vector<std::uint8_t>(30)));
@@ -62,13 +62,17 @@ TEST(Idx, DamagedFilesAreNamed) {
   EXPECT_THAT(error(), HasSubstr("header promises 0"));
   // 2^32 − 1 images of 65,535 × 65,535: no product of them may wrap around to the size of the file.
   write_file(images, std::string("\0\0\x08\x03\xff\xff\xff\xff\0\0\xff\xff\0\0\xff\xff", 16) + "x");
-  EXPECT_THAT(error(), HasSubstr("1 bytes of data, and its header promises"));
+  EXPECT_THAT(error(), HasSubstr("its header promises 18446181123756261391"));
+  write_file(images, std::string("\0\0\x08\x03\0\0\0\1\0\1\0\0\0\0\0\1", 16) + "x");
+  EXPECT_THAT(error(), HasSubstr("images of 1x65536; expected at most 65535 a side"));
 
   write_file(images, good);
   write_gzip(labels, idx_labels({1, 10, 2}));
   EXPECT_THAT(error(), StartsWith(labels.string() + ": label 10 of image 1 is out of range; expected 0..9"));
   write_gzip(labels, idx_labels({1, 2}));
   EXPECT_THAT(error(), StartsWith(labels.string() + ": 2 labels; expected 3"));
+  write_gzip(labels, idx_labels({1, 2, 3}) + std::string(10'000'000, '\0'));
+  EXPECT_THAT(error(), StartsWith(labels.string() + ": holds more than the 11 bytes expected"));
   write_gzip(labels, idx_labels(std::vector<std::uint8_t>(1000, 3)));
   std::filesystem::resize_file(labels, std::filesystem::file_size(labels) - 9);
   EXPECT_THAT(error(), StartsWith(labels.string() + ": "));

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -71,7 +72,17 @@ TEST(ReadFile, BoundsTheSize) {
   write_atomically(folder / "file", "abc");
   EXPECT_EQ(read_file(folder / "file", 3).size(), 3u);
   EXPECT_TRUE(contains(user_error([&] { read_file(folder / "file", 2); }), "more than the 2 bytes"));
-  EXPECT_TRUE(contains(user_error([&] { read_file("/dev/zero", 100000); }), "more than the 100000 bytes"));
+  EXPECT_TRUE(contains(user_error([&] { read_file("/proc/self/status", 10); }), "more than the 10 bytes"));
+}
+
+TEST(ReadFile, TakesRegularFilesAlone) {
+  const ScratchFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  for (const std::string& path : {std::string("/dev/zero"), (folder / "pipe").string()}) {
+    EXPECT_TRUE(contains(user_error([&] { read_file(path); }), path, "not a regular file"))
+        << "and nothing is waited for";
+  }
+  EXPECT_TRUE(contains(user_error([&] { read_file("/proc/self/mem"); }), "cannot read /proc/self/mem"));
 }
 
 TEST(WriteAll, ReportsAFullDisk) {

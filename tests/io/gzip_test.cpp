@@ -98,12 +98,47 @@ TEST(ReadMaybeGzip, TellsByTheFirstBytes) {
   write_atomically(folder / "plain.gz", "plain");
   write_atomically(folder / "compressed", gzip("compressed"));
   write_atomically(folder / "empty", "");
-  EXPECT_EQ(text_of(read_maybe_gzip(folder / "plain.gz", 5)), "plain");
-  EXPECT_EQ(text_of(read_maybe_gzip(folder / "compressed", 10)), "compressed");
-  EXPECT_TRUE(read_maybe_gzip(folder / "empty", 0).empty());
-  EXPECT_TRUE(contains(user_error([&] { read_maybe_gzip(folder / "plain.gz", 4); }),
-                       (folder / "plain.gz").string(), "4 expected at most"));
-  EXPECT_TRUE(contains(user_error([&] { read_maybe_gzip(folder / "none", 4); }), "no such file"));
+  const auto read = [&](const std::string& name, std::size_t size) {
+    return std::string(text_of(read_maybe_gzip(folder / name, 3, [=](ByteSpan) { return size; })));
+  };
+  EXPECT_EQ(read("plain.gz", 5), "plain");
+  EXPECT_EQ(read("compressed", 10), "compressed");
+  EXPECT_EQ(read("empty", 0), "");
+  EXPECT_TRUE(contains(user_error([&] { read("plain.gz", 4); }), (folder / "plain.gz").string(),
+                       "4 expected at most"));
+  EXPECT_TRUE(
+      contains(user_error([&] { read("compressed", 9); }), (folder / "compressed").string(), "the 9 bytes"));
+  EXPECT_TRUE(contains(user_error([&] { read("none", 4); }), "no such file"));
+}
+
+TEST(ReadMaybeGzip, AsksTheFrontForTheSize) {
+  const ScratchFolder folder;
+  write_atomically(folder / "plain", "abcdef");
+  write_atomically(folder / "compressed", gzip("abcdef"));
+  write_atomically(folder / "members", gzip("a") + gzip("") + gzip("bcdef"));
+  for (const char* name : {"plain", "compressed", "members"}) {
+    for (const std::size_t count : {0, 1, 4, 6, 7, 100}) {
+      std::string front;
+      const auto whole = read_maybe_gzip(folder / name, count, [&](ByteSpan bytes) {
+        front = text_of(bytes);
+        return 6;
+      });
+      EXPECT_EQ(text_of(whole), "abcdef");
+      EXPECT_EQ(front, std::string("abcdef").substr(0, count)) << name << " " << count;
+    }
+  }
+}
+
+TEST(ReadMaybeGzip, DecompressesNoMoreThanTheFrontPromises) {
+  const ScratchFolder folder;
+  // A thousand members of a megabyte each, the last of which is damaged: were it reached, it would be told.
+  std::string bomb;
+  const std::string member = gzip(std::string(1 << 20, '\0'));
+  for (int i = 0; i < 1000; ++i) bomb += member;
+  write_atomically(folder / "bomb", bomb + "damaged");
+  EXPECT_TRUE(
+      contains(user_error([&] { read_maybe_gzip(folder / "bomb", 16, [](ByteSpan) { return 5000; }); }),
+               "more than the 5000 bytes"));
 }
 
 }  // namespace

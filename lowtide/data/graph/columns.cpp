@@ -39,7 +39,7 @@ void check_line_count(const std::string& name, std::int64_t lines, std::int64_t 
 }
 
 std::vector<std::int64_t> parse_column(const LineSource& source, const std::string& what, std::int64_t lowest,
-                                       std::int64_t highest) {
+                                       std::int64_t highest, std::int64_t most) {
   std::vector<std::int64_t> values;
   source.for_each([&](std::string_view line, std::size_t number) {
     const auto value = parse_number<std::int64_t>(line);
@@ -48,12 +48,14 @@ std::vector<std::int64_t> parse_column(const LineSource& source, const std::stri
                                   number, what, shown(line), lowest, highest));
     }
     values.push_back(*value);
+    if (static_cast<std::int64_t>(values.size()) > most)
+      throw UserError(fmt::format("{}: more than {} lines; expected no more", source.name, most));
   });
   return values;
 }
 
 std::vector<std::int32_t> parse_labels(const LineSource& source, std::int64_t count, const std::string& of) {
-  const auto labels = parse_column(source, "label", 0, kMaxClasses - 1);
+  const auto labels = parse_column(source, "label", 0, kMaxClasses - 1, count);
   check_line_count(source.name, static_cast<std::int64_t>(labels.size()), count, of);
   return {labels.begin(), labels.end()};
 }

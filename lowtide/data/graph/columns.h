@@ -13,12 +13,15 @@
 namespace lowtide {
 
 constexpr std::int64_t kMaxNodes = 0x7fffffff;  // their numbers are int32
-constexpr std::int64_t kMaxClasses = 65536;     // far beyond any data set: a larger label is a mistake
+constexpr std::int64_t kMaxFeatures = std::int64_t{1}
+                                      << 20;  // columns: each is a row of weights in a network
+constexpr std::int64_t kMaxClasses = 65536;   // far beyond any data set: a larger label is a mistake
 
 // One whole number a line, without a header: counts, labels, numbers of nodes. A UserError that names file
-// and line for anything else and for one outside lowest .. highest; `what` is what a line holds.
+// and line for anything else and for one outside lowest .. highest; `what` is what a line holds. One line more than
+// `most` is read, to tell that there are more: what follows could be gigabytes.
 std::vector<std::int64_t> parse_column(const LineSource& source, const std::string& what, std::int64_t lowest,
-                                       std::int64_t highest);
+                                       std::int64_t highest, std::int64_t most);
 
 // The class of every one of `count` nodes (or graphs: `of`).
 std::vector<std::int32_t> parse_labels(const LineSource& source, std::int64_t count, const std::string& of);

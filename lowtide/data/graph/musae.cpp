@@ -20,8 +20,6 @@ namespace fs = std::filesystem;
 // Sorted keys: a file has one for each node, and Json would search them all for every one.
 using SortedJson = nlohmann::json;
 
-constexpr std::int64_t kMaxFeatures = std::int64_t{1} << 24;
-
 struct TargetColumns {
   std::size_t count = 0;
   std::size_t id = 0;
@@ -119,10 +117,8 @@ std::vector<Edge> parse_musae_edges(const LineSource& source, std::int64_t nodes
 }
 
 NodeFeatures parse_musae_features(std::string_view text, const std::string& name, std::int64_t nodes) {
-  const JsonCheck check = check_json(text, 2);
-  if (!check.problem.empty())
-    throw UserError(fmt::format("{}: {}; fetch the file again", name, check.problem));
-  const SortedJson object = SortedJson::parse(text);
+  constexpr std::size_t kFormatDepth = 2;  // an object of lists
+  const auto object = parse_json<SortedJson>(text, name, "fetch the file again", kFormatDepth);
   if (!object.is_object() || static_cast<std::int64_t>(object.size()) != nodes) {
     throw UserError(fmt::format("{}: features of {} nodes; expected an object with a list for each of {}",
                                 name, object.is_object() ? object.size() : 0, nodes));

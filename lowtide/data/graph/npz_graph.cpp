@@ -105,6 +105,10 @@ void read_features(const ZipArchive& archive, Graph& graph) {
           fmt::format("{}: holds {}; expected finite numbers", full_name(archive, "attr_data"), value));
     }
   }
+  if (matrix.pattern.columns > kMaxFeatures) {
+    throw UserError(fmt::format("{}: {} columns of features; expected at most {}",
+                                full_name(archive, "attr_shape"), matrix.pattern.columns, kMaxFeatures));
+  }
   graph.features.columns = matrix.pattern.columns;
   graph.features.sparse = std::move(matrix.pattern);
   graph.features.values = std::move(matrix.values);

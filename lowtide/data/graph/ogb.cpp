@@ -14,6 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::int64_t kMaxGraphs = std::int64_t{1} << 24;  // OGB's largest set has half a million
+
 fs::path csv_path(const fs::path& folder, const std::string& name) {
   for (const char* ending : {".csv.gz", ".csv"}) {
     if (fs::exists(folder / (name + ending))) return folder / (name + ending);
@@ -40,8 +42,9 @@ struct Counts {
 Counts read_counts(const fs::path& raw) {
   Counts counts;
   const fs::path path = csv_path(raw, "num-node-list");
-  counts.nodes = parse_column(lines_of_file(path), "number of nodes", 1, kMaxNodes);
-  counts.edges = parse_column(csv(raw, "num-edge-list"), "number of edges", 0, std::int64_t{1} << 40);
+  counts.nodes = parse_column(lines_of_file(path), "number of nodes", 1, kMaxNodes, kMaxGraphs);
+  counts.edges =
+      parse_column(csv(raw, "num-edge-list"), "number of edges", 0, std::int64_t{1} << 40, kMaxGraphs);
   counts.all_nodes = std::accumulate(counts.nodes.begin(), counts.nodes.end(), std::int64_t{0});
   if (counts.nodes.empty() || counts.nodes.size() != counts.edges.size() || counts.all_nodes > kMaxNodes) {
     throw UserError(fmt::format(
@@ -76,7 +79,7 @@ NodeSplit read_split(const fs::path& folder, std::int64_t count) {
   for (const auto& [name, part] :
        {std::pair{"train", &split.train}, {"valid", &split.valid}, {"test", &split.test}}) {
     const LineSource source = csv(*place, name);
-    const auto items = parse_column(source, "item", 0, count - 1);
+    const auto items = parse_column(source, "item", 0, count - 1, count);
     for (std::size_t i = 0; i < items.size(); ++i) {
       if (taken[static_cast<std::size_t>(items[i])]) {
         throw UserError(fmt::format("{}:{}: item {} for the second time; expected each in one part, once",

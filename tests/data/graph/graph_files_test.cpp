@@ -78,6 +78,8 @@ TEST(NpzGraph, DamagedArraysAreNamed) {
       {"adj_shape", npy_vector<std::int64_t>("<i8", {3}), ": not the shape of a matrix"},
       {"attr_shape", npy_vector<std::int64_t>("<i8", {3, 0}), ": not the shape of a matrix"},
       {"attr_data", npy_vector<float>("<f4", {1, INFINITY, 1}), ": holds inf; expected finite numbers"},
+      {"attr_shape", npy_vector<std::int64_t>("<i8", {3, 10'000'000}),
+       ": 10000000 columns of features; expected at most 1048576"},
       {"labels", npy_vector<std::int32_t>("<i4", {0, 1}), ": 2 labels; expected 3, one for each node"},
       {"labels", npy_vector<std::int32_t>("<i4", {0, -1, 2}),
        ": label -1 of node 1 is out of range; expected 0..65535"},
@@ -151,7 +153,10 @@ TEST(Musae, DamagedFilesAreNamed) {
       {"features.json", "{\"0\": [1], \"1\": 7, \"2\": [1]}",
        ": \"1\": number; expected a node, 0..2, and the list"},
       {"features.json", "{\"0\": [1], \"1\": [-4], \"2\": [1]}", ": node \"1\" has the feature \"-4\""},
+      {"features.json", "{\"0\": [1], \"1\": [9999999], \"2\": [1]}",
+       ": node \"1\" has the feature \"9999999\"; expected whole numbers, 0..1048575"},
       {"features.json", "{\"0\": [], \"1\": [], \"2\": []}", ": no node has a feature"},
+      {"features.json", "{\"0\": [[[[1]]]]}", ": is nested more than 2 levels deep"},
       {"features.json", "{\"0\": [1], ", ": is not valid JSON"},
   };
   for (const Damage& damage : damages) {

@@ -85,6 +85,7 @@ TEST(Ogb, DamagedFilesAreNamed) {
       {"raw/edge.csv.gz", "0,1\n3,0\n", ": 2 edges; expected 1 more"},
       {"raw/edge.csv.gz", "0,1\n3,0\n0,2\n1,2\n", ":4: more edges than its list"},
       {"raw/node-label.csv", "2\n0\n1\n", ": 3 lines; expected 4, one for each node"},
+      {"raw/node-label.csv", "2\n0\n1\n2\n0\nx\n", ": more than 4 lines; expected no more"},
       {"raw/node-label.csv", "2\n0\n-1\n2\n", ":3: label \"-1\"; expected one whole number a line, 0..65535"},
       {"raw/node-label.csv", "2\n0\n99999\n2\n", ":3: label \"99999\""},
       {"raw/node-label.csv", "2,1\n0,0\n1,0\n2,2\n", ":1: label \"2,1\"; expected one whole number a line"},
