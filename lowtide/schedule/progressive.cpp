@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/json_reason.h"
 
 namespace lowtide {
 
@@ -23,6 +25,12 @@ Bits ProgressiveBits::at(std::int64_t step) const {
   const auto& climbs = progress_.climbs;
   return levels_[static_cast<std::size_t>(std::upper_bound(climbs.begin(), climbs.end(), step) -
                                           climbs.begin())];
+}
+
+std::int64_t ProgressiveBits::same_until(std::int64_t step) const {
+  const auto& climbs = progress_.climbs;
+  const auto next = std::upper_bound(climbs.begin(), climbs.end(), step);
+  return next == climbs.end() ? std::numeric_limits<std::int64_t>::max() : *next;
 }
 
 void ProgressiveBits::observe(std::int64_t step, double loss) {
@@ -67,7 +75,7 @@ void ProgressiveBits::restore(const Json& state) {
     if (!state.at("best").is_null()) progress.best = state.at("best").get<double>();
     state.at("stale").get_to(progress.stale);
   } catch (const Json::exception& error) {
-    throw UserError(fmt::format("state of a progressive schedule: damaged ({})", error.what()));
+    throw UserError(fmt::format("state of a progressive schedule: damaged ({})", json_reason(error)));
   }
   if (progress.climbs.size() >= levels_.size() ||
       !std::is_sorted(progress.climbs.begin(), progress.climbs.end()) || progress.count < 0 ||

@@ -16,6 +16,7 @@ class ProgressiveBits final : public Schedule {
   explicit ProgressiveBits(const ScheduleSpec& spec);
 
   Bits at(std::int64_t step) const override;
+  std::int64_t same_until(std::int64_t step) const override;
   void observe(std::int64_t step, double loss) override;
   bool is_stateful() const override { return true; }
   Json state() const override;

@@ -1,15 +1,26 @@
 #include "lowtide/schedule/runs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "lowtide/base/error.h"
 
 namespace lowtide {
 
 std::vector<BitRun> run_lengths(const Schedule& schedule, std::int64_t total_steps) {
+  constexpr std::size_t kMostRuns = 10'000'000;
   std::vector<BitRun> runs;
-  for (std::int64_t step = 0; step < total_steps; ++step) {
+  for (std::int64_t step = 0; step < total_steps;) {
+    const std::int64_t end = std::min(schedule.same_until(step), total_steps);
     const Bits bits = schedule.at(step);
     if (runs.empty() || runs.back().bits != bits) runs.push_back({bits, 0});
-    ++runs.back().count;
+    runs.back().count += end - step;
+    step = end;
+    if (runs.size() > kMostRuns) {
+      throw UserError(
+          fmt::format("the bits change more than {} times; expected fewer: choose fewer cycles", kMostRuns));
+    }
   }
   return runs;
 }

@@ -14,6 +14,8 @@ struct BitRun {
   std::int64_t count = 0;
   bool operator==(const BitRun&) const = default;
 };
+
+// In time that follows their number, not that of the steps. UserError for more than a machine should hold.
 std::vector<BitRun> run_lengths(const Schedule& schedule, std::int64_t total_steps);
 
 // The lowest and highest forward width within each of `columns` equal parts of the steps: what a picture so

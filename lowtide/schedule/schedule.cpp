@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "lowtide/base/error.h"
@@ -11,6 +12,8 @@
 
 namespace lowtide {
 namespace {
+
+constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
 
 class CyclicBits final : public Schedule {
  public:
@@ -27,6 +30,24 @@ class CyclicBits final : public Schedule {
         position(std::clamp<std::int64_t>(step, 0, total_steps_ - 1), cycles_, total_steps_);
     const int forward = rounded(where, bits_);
     return {forward, grad_.low == grad_.high ? grad_.low : rounded(where, grad_)};
+  }
+
+  // A cycle rises throughout, or falls: what lies between two of its steps with the same bits has them too.
+  std::int64_t same_until(std::int64_t step) const override {
+    if (step >= total_steps_ - 1) return kForever;
+    const Bits bits = at(step);
+    const std::int64_t cycle = position(step, cycles_, total_steps_).cycle;
+    const auto is_same = [&](std::int64_t later) {
+      return position(later, cycles_, total_steps_).cycle == cycle && at(later) == bits;
+    };
+    std::int64_t reach = 1;
+    while (reach < total_steps_ - step && is_same(step + reach)) reach *= 2;
+    std::int64_t same = step + reach / 2, other = std::min(step + reach, total_steps_);
+    while (other - same > 1) {
+      const std::int64_t middle = same + (other - same) / 2;
+      (is_same(middle) ? same : other) = middle;
+    }
+    return other;
   }
 
  private:
@@ -49,6 +70,9 @@ class WindowBits final : public Schedule {
       : low_(low), high_(high), from_(from), to_(to) {}
 
   Bits at(std::int64_t step) const override { return step >= from_ && step < to_ ? low_ : high_; }
+  std::int64_t same_until(std::int64_t step) const override {
+    return step < from_ ? from_ : step < to_ ? to_ : kForever;
+  }
 
  private:
   Bits low_;
@@ -63,6 +87,11 @@ class DelayedBits final : public Schedule {
       : first_(first), delay_(delay), inner_(std::move(inner)) {}
 
   Bits at(std::int64_t step) const override { return step < delay_ ? first_ : inner_->at(step - delay_); }
+  std::int64_t same_until(std::int64_t step) const override {
+    if (step < delay_) return delay_;
+    const std::int64_t inner = inner_->same_until(step - delay_);
+    return inner == kForever ? kForever : inner + delay_;
+  }
   void observe(std::int64_t step, double loss) override {
     if (step >= delay_) inner_->observe(step - delay_, loss);
   }

@@ -9,6 +9,8 @@
 
 namespace lowtide {
 
+constexpr std::int64_t kMostSteps = 1'000'000'000'000'000;  // of a run: sums stay far within 64 bits
+
 // Which precision each training step has.
 class Schedule {
  public:
@@ -17,6 +19,9 @@ class Schedule {
   // Steps count from 0; those beyond the last have its bits. A pure function of the step for all but
   // `progressive`, where it tells what the losses observed so far have led to.
   virtual Bits at(std::int64_t step) const = 0;
+
+  // The steps from `step` up to this one, which is later, have the same bits.
+  virtual std::int64_t same_until(std::int64_t step) const = 0;
 
   // The loss of a step that was trained at at(step). Only a stateful schedule listens.
   virtual void observe(std::int64_t step, double loss);

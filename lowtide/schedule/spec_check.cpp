@@ -4,6 +4,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/schedule/cycles.h"
+#include "lowtide/schedule/schedule.h"
 #include "lowtide/schedule/spec.h"
 
 namespace lowtide {
@@ -100,7 +101,8 @@ void check(const ScheduleSpec& spec) {
 
 void check(const ScheduleSpec& spec, std::int64_t total_steps) {
   check(spec);
-  expect(total_steps >= 1, fmt::format("a schedule of {} steps; expected at least 1", total_steps));
+  expect(total_steps >= 1 && total_steps <= kMostSteps,
+         fmt::format("a schedule of {} steps; expected 1 to {}", total_steps, kMostSteps));
   const std::int64_t delay = delay_steps(spec, total_steps);
   expect(delay < total_steps,
          fmt::format("a delay of {} steps leaves nothing of {} steps", delay, total_steps));

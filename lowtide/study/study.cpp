@@ -18,7 +18,6 @@ namespace lowtide {
 namespace {
 
 constexpr std::int64_t kMostSeeds = 10'000;
-constexpr std::int64_t kMostSteps = 1'000'000'000'000;  // sums of two stay far within 64 bits
 
 void expect(bool condition, const std::string& otherwise) {
   if (!condition) throw UserError(otherwise);

@@ -73,5 +73,42 @@ TEST(OtherSchedules, StatelessOnesHaveNoState) {
   EXPECT_EQ(schedule->at(0).forward, 3);
 }
 
+TEST(RunLengths, AreThoseOfEveryStep) {
+  for (const char* line :
+       {"RR 3:8 n=8", "RTH 3:8 n=4", "LR 3:8 n=7", "LT 2:9 n=2", "CR 3:8 n=8 grad=6:8", "CT 3:8 n=1000",
+        "ETV 3:8 n=6", "RTV 4:8 n=10", "ER 3:8 n=333 k=9", "ETH 3:8 n=2", "CR 8:8 n=3",
+        "delayed 377 RR 3:8 n=5 grad=4:8", "delayed 10% at=fp32 static 5", "fp32", "window 3:8 from=1 to=999",
+        "deficit 3:8 steps=500", "progressive 3,4,6,8"}) {
+    SCOPED_TRACE(line);
+    const auto schedule = make_schedule(parse_schedule(line), 1000);
+    std::vector<BitRun> expected;
+    for (std::int64_t step = 0; step < 1000; ++step) {
+      const Bits bits = schedule->at(step);
+      if (expected.empty() || expected.back().bits != bits) expected.push_back({bits, 0});
+      ++expected.back().count;
+    }
+    EXPECT_EQ(run_lengths(*schedule, 1000), expected);
+  }
+}
+
+TEST(RunLengths, TakeNoTimeForManySteps) {
+  const std::vector<BitRun> few = runs_of("CR 3:8 n=8", 80'000), many = runs_of("CR 3:8 n=8", kMostSteps);
+  ASSERT_EQ(many.size(), few.size());
+  EXPECT_EQ(step_count(many), kMostSteps);
+  for (std::size_t i = 0; i < many.size(); ++i) EXPECT_EQ(many[i].bits, few[i].bits);
+  EXPECT_NE(error("CR 3:8 n=8", kMostSteps + 1).find("expected 1 to 1000000000000000"), std::string::npos);
+  EXPECT_NE(error_of([] { runs_of("CR 3:8 n=100000000", kMostSteps); }).find("fewer cycles"),
+            std::string::npos);
+}
+
+TEST(RunLengths, ProgressiveClimbsWhereItClimbed) {
+  const auto schedule = make_schedule(parse_schedule("progressive 3,4,6 window=1 patience=1"), 100);
+  for (std::int64_t step = 0; step < 5; ++step) schedule->observe(step, 1.0);
+  const std::vector<BitRun> runs = run_lengths(*schedule, 100);
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(schedule->same_until(0), runs[0].count);
+  EXPECT_EQ(runs[2].bits, (Bits{6, 8}));
+}
+
 }  // namespace
 }  // namespace lowtide
