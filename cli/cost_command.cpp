@@ -2,6 +2,7 @@
 
 #include "cli/commands.h"
 #include "cli/recipe_arguments.h"
+#include "lowtide/base/error.h"
 #include "lowtide/cost/bit_operations.h"
 #include "lowtide/cost/summary.h"
 #include "lowtide/tasks/task.h"
@@ -22,6 +23,11 @@ int cost_command(int argc, char** argv) {
   const ScheduleSpec spec = schedule_of(recipe);
   const std::int64_t steps = total_steps(recipe, shape.steps_an_epoch);
   const ScheduleSummary summary = summarise(spec, steps);
+  constexpr std::int64_t kMostItems = std::int64_t{1} << 56;  // of the ledger
+  if (shape.items_a_step > kMostItems / steps) {
+    throw UserError(fmt::format("{} steps of {} are more than can be counted; expected at most {} in all",
+                                steps, shape.items_a_step, kMostItems));
+  }
   Ledger ledger;
   for (const Ledger::Layer& layer : shape.layers) ledger.add_layer(layer.name, layer.macs, layer.precision);
   for (const BitRun& run : summary.runs) ledger.add(run.bits, run.count * shape.items_a_step);

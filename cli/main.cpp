@@ -3,7 +3,12 @@
 
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <new>
+#include <stdexcept>
+#include <string>
 #include <string_view>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/runtime.h"
@@ -17,6 +22,22 @@ int usage(std::FILE* where, int code) {
   for (const lowtide::Command& command : lowtide::commands())
     fmt::print(where, "  {:<10} {}\n", command.name, command.purpose);
   return code;
+}
+
+// libtorch tells it in its message alone. Sizes that overflow are more than any machine has, too.
+bool is_out_of_memory(const c10::Error& error) {
+  const std::string what = error.what_without_backtrace();
+  for (const char* part :
+       {"allocate memory", "out of memory", "size calculation overflowed", "multiplication overflow"}) {
+    if (what.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+int out_of_memory() {
+  fmt::print(stderr,
+             "lowtide: out of memory; choose a smaller --batch, a smaller model or data, or --recompute\n");
+  return 2;
 }
 
 }  // namespace
@@ -36,7 +57,18 @@ int main(int argc, char** argv) {
   } catch (const lowtide::UserError& error) {
     fmt::print(stderr, "lowtide: {}\n", error.what());
     return 2;
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  } catch (const std::length_error&) {  // more than a container can count
+    return out_of_memory();
+  } catch (const std::filesystem::filesystem_error& error) {
+    fmt::print(stderr, "lowtide: {}: {}\n", error.path1().string(), error.code().message());
+    return 2;
+  } catch (const std::system_error& error) {  // the machine's answer too: no more threads
+    fmt::print(stderr, "lowtide: {}\n", error.what());
+    return 2;
   } catch (const c10::Error& error) {
+    if (is_out_of_memory(error)) return out_of_memory();
     fmt::print(stderr, "lowtide: internal error in libtorch: {}\n", error.what_without_backtrace());
     return 1;
   } catch (const std::exception& error) {

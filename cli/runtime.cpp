@@ -13,6 +13,8 @@
 
 #include "lowtide/base/cpus.h"
 
+#include "lowtide/base/error.h"
+
 namespace lowtide {
 
 std::string program_version() { return fmt::format("lowtide {} (git {})", LOWTIDE_VERSION, LOWTIDE_GIT); }
@@ -57,6 +59,9 @@ void tune_libraries(char** argv) {
 }
 
 void prepare_torch(int threads) {
+  constexpr int kMostThreads = 1024;
+  if (threads < 0 || threads > kMostThreads)
+    throw UserError(fmt::format("threads is {}; expected 0 to {}", threads, kMostThreads));
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {

@@ -1,6 +1,7 @@
 #include "lowtide/data/loader.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <utility>
 
@@ -34,10 +35,30 @@ Batch BatchMaker::operator()(const BatchPlan& plan, const std::stop_token& stop)
   return batch;
 }
 
+namespace {
+
+// Before the first batch is made: a machine that runs out of memory ends the process without a word.
+LoaderOptions checked(const LoaderOptions& options, const AugmentSpec& augment, int channels) {
+  const LoaderOptions whole = with_defaults(options);
+  const double image = 4.0 * channels * augment.out_height * augment.out_width;
+  const double needed = image * static_cast<double>(whole.batch_size) * whole.prefetch;
+  const double there =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (needed > there) {
+    throw UserError(
+        fmt::format("batch is {}: the images of {} batches take {:.1f} GiB, and this machine has {:.1f}; "
+                    "choose a smaller --batch",
+                    whole.batch_size, whole.prefetch, needed / (1 << 30), there / (1 << 30)));
+  }
+  return options;
+}
+
+}  // namespace
+
 TrainLoader::TrainLoader(std::shared_ptr<const ImageDataset> dataset, std::vector<std::int64_t> indices,
                          std::uint64_t seed, AugmentSpec augment, LoaderOptions options)
-    : TrainStream(std::move(indices), seed, BatchMaker(std::move(dataset), std::move(augment), seed),
-                  options) {}
+    : TrainStream(std::move(indices), seed, BatchMaker(dataset, augment, seed),
+                  checked(options, augment, dataset->channels())) {}
 
 EvalLoader::EvalLoader(std::shared_ptr<const ImageDataset> dataset, std::vector<std::int64_t> indices,
                        AugmentSpec augment, LoaderOptions options)

@@ -19,7 +19,7 @@ namespace lowtide {
 template <typename Work, typename Result>
 class OrderedPrefetcher {
  public:
-  // Says what to make next, or nothing at the end. Called by one thread at a time; must not throw.
+  // Says what to make next, or nothing at the end. Called by one thread at a time.
   using Plan = std::function<std::optional<Work>()>;
   // Called by all threads at once. Asked to stop, it may return anything.
   using Make = std::function<Result(const Work&, const std::stop_token&)>;
@@ -62,15 +62,27 @@ class OrderedPrefetcher {
     while (true) {
       room_.wait(lock, stop, [&] { return ended_ || planned_ < handed_ + slots_.size(); });
       if (stop.stop_requested() || ended_) return;
-      const std::optional<Work> work = plan_();
-      if (!work) return end();
+      Slot slot;
+      const std::optional<Work> work = plan(slot);
+      if (!work && !slot.failure) return end();
       const std::uint64_t number = planned_++;
       lock.unlock();
-      Slot slot = make_slot(*work, stop);
+      if (work) slot = make_slot(*work, stop);
       lock.lock();
       if (slot.failure) end();
       slots_[number % slots_.size()] = std::move(slot);
       finished_.notify_one();
+    }
+  }
+
+  // Planning may fail too: a batch of more items than there is memory for.
+  std::optional<Work> plan(Slot& slot) {
+    try {
+      return plan_();
+    } catch (...) {
+      slot.ready = true;
+      slot.failure = std::current_exception();
+      return std::nullopt;
     }
   }
 

@@ -17,6 +17,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/schedule/layer_rules.h"
+#include "lowtide/schedule/schedule.h"
 #include "lowtide/train/recipe_file.h"
 
 namespace lowtide {
@@ -242,18 +243,30 @@ void check_writable(const std::string& key, const Json& value) {
   if (value.is_array()) {
     for (const Json& element : value) check_writable(key, element);
   } else if (value.is_number_float()) {
-    expect(std::isfinite(value.get<double>()), key, fmt::to_string(value.get<double>()), "a finite number");
+    const auto number = value.get<double>();
+    expect(std::isfinite(number), key, fmt::to_string(number), "a finite number");
+    // Steps are computed in floats.
+    expect(std::abs(number) <= std::numeric_limits<float>::max(), key, fmt::to_string(number),
+           "at most 3.4e38, the largest float");
   } else if (value.is_string()) {
     const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
     expect(Json::parse(text) == value, key, text, "text in UTF-8");
   }
 }
 
+void expect_between(std::int64_t value, std::string_view option, std::int64_t low, std::int64_t high) {
+  expect(value >= low && value <= high, option, fmt::to_string(value), fmt::format("{} to {}", low, high));
+}
+
+// Far beyond what any machine holds, and far from where sizes computed from them overflow.
+constexpr std::int64_t kMostBatch = std::int64_t{1} << 24, kMostUnits = std::int64_t{1} << 20;
+constexpr int kMostLayers = 1024, kMostLength = 65536, kMostPixels = 65535, kMostThreads = 1024;
+
 void check_training(const Recipe& r) {
-  expect(r.steps >= 0, "steps", fmt::to_string(r.steps), "0 or more");
+  expect_between(r.steps, "steps", 0, kMostSteps);
   expect(std::isfinite(r.epochs) && r.epochs >= 0, "epochs", fmt::to_string(r.epochs), "0 or more");
   expect(r.steps > 0 || r.epochs > 0, "steps", "0 and so is epochs", "one of them above 0");
-  expect(r.batch > 0, "batch", fmt::to_string(r.batch), "1 or more");
+  expect_between(r.batch, "batch", 1, kMostBatch);
   expect(std::isfinite(r.lr) && r.lr > 0, "lr", fmt::to_string(r.lr), "a number above 0");
   expect(r.momentum >= 0 && r.momentum < 1, "momentum", fmt::to_string(r.momentum), "0 or more, below 1");
   expect(r.weight_decay >= 0, "weight-decay", fmt::to_string(r.weight_decay), "0 or more");
@@ -266,7 +279,8 @@ void check_training(const Recipe& r) {
   expect(r.lr_final >= 0 && r.lr_final <= 1, "lr-final", fmt::to_string(r.lr_final), "0 to 1");
   expect(!r.lr_steps.empty(), "lr-steps", "empty", "one or more (lr-schedule constant has none)");
   for (const double at : r.lr_steps)
-    expect(at > 0, "lr-steps", fmt::to_string(at), "fractions or steps above 0");
+    expect(at > 0 && at <= kMostSteps, "lr-steps", fmt::to_string(at),
+           fmt::format("fractions or steps above 0, at most {}", kMostSteps));
   expect(r.swa_start >= 0 && r.swa_start <= 1, "swa-start", fmt::to_string(r.swa_start), "0 to 1");
   expect(r.swa_every > 0, "swa-every", fmt::to_string(r.swa_every), "1 or more");
   expect(r.seed <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()), "seed",
@@ -280,12 +294,12 @@ void check_training(const Recipe& r) {
 }
 
 void check_model(const Recipe& r) {
-  expect(r.max_size >= 0, "max-size", fmt::to_string(r.max_size), "0 or more");
-  expect(r.length > 0, "length", fmt::to_string(r.length), "1 or more");
-  expect(r.hidden > 0, "hidden", fmt::to_string(r.hidden), "1 or more");
-  expect(r.layers > 0, "layers", fmt::to_string(r.layers), "1 or more");
-  expect(r.heads > 0, "heads", fmt::to_string(r.heads), "1 or more");
-  expect(r.feed_forward >= 0, "feed-forward", fmt::to_string(r.feed_forward), "0 or more");
+  expect_between(r.max_size, "max-size", 0, kMostPixels);
+  expect_between(r.length, "length", 1, kMostLength);
+  expect_between(r.hidden, "hidden", 1, kMostUnits);
+  expect_between(r.layers, "layers", 1, kMostLayers);
+  expect_between(r.heads, "heads", 1, kMostUnits);
+  expect_between(r.feed_forward, "feed-forward", 0, kMostUnits);
   expect(r.dropout >= 0 && r.dropout < 1, "dropout", fmt::to_string(r.dropout), "0 or more, below 1");
   for (const int drawn : r.fan_out) expect(drawn > 0, "fan-out", fmt::to_string(drawn), "1 or more each");
   expect_one_of("aggregation", r.aggregation, {"fp32", "quantized"});
@@ -335,13 +349,13 @@ void check(const Recipe& r) {
   expect_one_of("device", r.device, {"cpu", "cuda"});
   expect(!r.data_dir.empty(), "data-dir", "empty", "the folder of the data set (--data-dir FOLDER)");
   expect(r.validation >= 0, "validation", fmt::to_string(r.validation), "0 or more");
-  expect(r.padding >= 0, "padding", fmt::to_string(r.padding), "0 or more");
-  expect(r.image_size >= 0, "image-size", fmt::to_string(r.image_size), "0 or more");
-  expect(r.resize >= 0, "resize", fmt::to_string(r.resize), "0 or more");
+  expect_between(r.padding, "padding", 0, kMostPixels);
+  expect_between(r.image_size, "image-size", 0, kMostPixels);
+  expect_between(r.resize, "resize", 0, kMostPixels);
   expect(r.eval_bits == -1 || r.eval_bits == 0 || (r.eval_bits >= kFewestBits && r.eval_bits <= kMostBits),
          "eval-bits", fmt::to_string(r.eval_bits), "-1, 0, or 2 to 32");
-  expect(r.threads >= 0, "threads", fmt::to_string(r.threads), "0 or more");
-  expect(r.loader_threads >= 0, "loader-threads", fmt::to_string(r.loader_threads), "0 or more");
+  expect_between(r.threads, "threads", 0, kMostThreads);
+  expect_between(r.loader_threads, "loader-threads", 0, kMostThreads);
   expect(r.log_every > 0, "log-every", fmt::to_string(r.log_every), "1 or more");
   expect(r.eval_every >= 0, "eval-every", fmt::to_string(r.eval_every), "0 or more");
   expect(r.checkpoint_every >= 0, "checkpoint-every", fmt::to_string(r.checkpoint_every), "0 or more");

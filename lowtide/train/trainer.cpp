@@ -49,7 +49,12 @@ std::int64_t first_averaged_step(const Recipe& recipe, std::int64_t total) {
 
 std::int64_t total_steps(const Recipe& recipe, double steps_an_epoch) {
   if (recipe.steps > 0) return recipe.steps;
-  return std::max<std::int64_t>(1, std::llround(recipe.epochs * steps_an_epoch));
+  const double steps = recipe.epochs * steps_an_epoch;
+  if (!(steps <= kMostSteps)) {
+    throw UserError(
+        fmt::format("epochs is {}, {} steps; expected at most {}", recipe.epochs, steps, kMostSteps));
+  }
+  return std::max<std::int64_t>(1, std::llround(steps));
 }
 
 Bits evaluation_bits(const Recipe& recipe) {
