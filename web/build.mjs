@@ -1,5 +1,6 @@
 // Bundles the page into one HTML document, and that into a C++ file: node build.mjs PAGE.cpp
 // Given a name that ends in .html, it writes the document itself.
+import { createHash } from "node:crypto";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -50,7 +51,10 @@ function licences() {
 async function page() {
   let html = readFileSync(source("index.html"), "utf8");
   html = fill(html, "<!-- style -->", `<style>${await bundle("style.css")}</style>`);
-  html = fill(html, "<!-- script -->", `<script>${await bundle("main.ts")}</script>`);
+  const script = await bundle("main.ts");
+  html = fill(html, "<!-- script -->", `<script>${script}</script>`);
+  // No other script runs in the page, whatever the runs that it shows are called.
+  html = fill(html, "<!-- script hash -->", createHash("sha256").update(script).digest("base64"));
   return html.replace("</html>", () => `${licences()}\n</html>`);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/json_reason.h"
 #include "lowtide/train/metric.h"
 #include "lowtide/train/progress.h"
 #include "lowtide/train/run_folder.h"
@@ -45,7 +46,7 @@ RunSummary read_run_summary(const std::filesystem::path& folder) {
             .steps = result.at("steps")};
   } catch (const Json::exception& error) {
     throw UserError(fmt::format("{}: run.json or result.json lacks a value or holds a wrong one ({})",
-                                folder.string(), error.what()));
+                                folder.string(), json_reason(error)));
   }
 }
 

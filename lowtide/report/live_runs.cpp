@@ -78,8 +78,8 @@ void LiveRuns::look_at(const fs::path& folder) {
   try {
     if (was_damaged || files != run.files) run.about = read_run(folder);
     read_new_lines(folder, run, was_damaged ? Stamp() : run.lines, lines);
-  } catch (const UserError& error) {
-    run.problem = error.what();
+  } catch (const std::exception& error) {
+    run.problem = skip_reason(error);
   }
   run.files = std::move(files);
   run.lines = lines;
@@ -92,8 +92,8 @@ void LiveRuns::look() {
   FoundRuns scan;
   try {
     scan = search_runs(root_);
-  } catch (const UserError& error) {
-    scan.skipped.push_back({root_, error.what()});  // the folder itself went away
+  } catch (const std::exception& error) {
+    scan.skipped.push_back({root_, skip_reason(error)});  // the folder itself went away
   }
   const std::set<fs::path> there(scan.runs.begin(), scan.runs.end());
   std::erase_if(runs_, [&](const auto& run) { return !there.contains(run.first); });

@@ -18,6 +18,8 @@ namespace {
 
 using simdjson::ondemand::json_type;
 
+constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 32;  // twenty million lines
+
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // Follows from steps and seconds: a column less of noise in the page.
@@ -130,6 +132,10 @@ std::size_t read_from(const std::filesystem::path& path, std::uint64_t from, std
   if (::fstat(file.number(), &status) != 0) throw cannot_read(path, errno);
   const auto whole = static_cast<std::uint64_t>(status.st_size);
   const std::size_t size = whole > from ? whole - from : 0;
+  if (size > kMaxBytes) {
+    throw UserError(
+        fmt::format("{}: {} bytes of lines; expected at most {}", path.filename().string(), size, kMaxBytes));
+  }
   buffer.resize(size + simdjson::SIMDJSON_PADDING);
   std::size_t used = 0;
   while (used < size) {

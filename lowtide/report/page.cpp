@@ -22,4 +22,13 @@ Page report_page() {
           kPageHtml.substr(rows + kRows.size())};
 }
 
+std::string_view page_policy() {
+  constexpr std::string_view kBegin = "http-equiv=\"Content-Security-Policy\" content=\"";
+  const std::string_view head = report_page().head;
+  const std::size_t begin = head.find(kBegin) + kBegin.size();
+  const std::size_t end = head.find('"', begin);
+  LOWTIDE_CHECK(begin > kBegin.size() && end != std::string_view::npos, "the page has no policy");
+  return head.substr(begin, end - begin);
+}
+
 }  // namespace lowtide

@@ -14,4 +14,7 @@ struct Page {
 };
 Page report_page();
 
+// The Content-Security-Policy that the page names: its own script, styles and font, and requests to where it came from.
+std::string_view page_policy();
+
 }  // namespace lowtide

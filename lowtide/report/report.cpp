@@ -60,10 +60,8 @@ LoadedRun load(const FoundRun& run) {
     loaded.about.update(describe_lines(metrics, loaded.about.at("result")));
     loaded.rows = base64(encode_metrics(metrics));
     return loaded;
-  } catch (const UserError& error) {
-    return {{}, {}, error.what()};
-  } catch (const fs::filesystem_error& error) {
-    return {{}, {}, error.code().message()};
+  } catch (const std::exception& error) {
+    return {{}, {}, skip_reason(error)};
   }
 }
 

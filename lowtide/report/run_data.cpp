@@ -8,7 +8,9 @@
 #include <system_error>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/json_reason.h"
 #include "lowtide/cost/ledger.h"
+#include "lowtide/io/json_check.h"
 #include "lowtide/io/safetensors.h"
 #include "lowtide/report/landscape.h"
 #include "lowtide/schedule/runs.h"
@@ -54,6 +56,8 @@ Json describe_schedule(const std::string& line) {
 
 // From the ledger in the last checkpoint: the one place in a run folder that knows of layers.
 Json layers_of(const RunPaths& paths) {
+  if (fs::is_symlink(paths.checkpoints()))
+    throw UserError("checkpoints is a symbolic link, which is not followed");
   const std::vector<std::int64_t> steps = checkpoint_steps(paths);
   if (steps.empty()) throw UserError("there is no checkpoint, and so no ledger");
   const fs::path path = paths.checkpoint(steps.back());
@@ -62,7 +66,8 @@ Json layers_of(const RunPaths& paths) {
   const auto state = file.metadata().find("lowtide");
   if (state == file.metadata().end())
     throw UserError(fmt::format("{} holds no state", path.filename().string()));
-  const Json saved = Json::parse(state->second).at("ledger");
+  const std::string name = path.filename().string();
+  const Json saved = parse_json(state->second, name + ": its state", "the file is damaged").at("ledger");
   Ledger ledger;
   for (const Json& layer : saved.at("layers")) {
     const std::int64_t macs = layer.at(1);
@@ -82,7 +87,7 @@ void add_part(Json& about, const std::string& key, Read read) {
   } catch (const UserError& error) {
     about[key + "_missing"] = error.what();
   } catch (const Json::exception& error) {
-    about[key + "_missing"] = fmt::format("not of this program's format ({})", error.what());
+    about[key + "_missing"] = fmt::format("not of this program's format ({})", json_reason(error));
   }
 }
 
@@ -152,7 +157,7 @@ Json read_run(const fs::path& folder) {
       add_part(about, "landscape", [&] { return read_landscape(landscape_path(folder)); });
     return about;
   } catch (const Json::exception& error) {
-    throw UserError(fmt::format("run.json or result.json is not of this format ({})", error.what()));
+    throw UserError(fmt::format("run.json or result.json is not of this format ({})", json_reason(error)));
   }
 }
 

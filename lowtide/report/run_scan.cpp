@@ -1,6 +1,6 @@
 #include "lowtide/report/run_scan.h"
 
-#include "lowtide/base/error.h"
+#include <exception>
 
 namespace lowtide {
 namespace {
@@ -21,8 +21,8 @@ RunScan scan_runs(const fs::path& folder) {
   const auto try_with = [&](const fs::path& about, const auto& call) {
     try {
       call();
-    } catch (const UserError& error) {
-      scan.skipped.push_back({about, after_path(about, error.what())});
+    } catch (const std::exception& error) {
+      scan.skipped.push_back({about, after_path(about, skip_reason(error))});
     }
   };
   FoundRuns found;

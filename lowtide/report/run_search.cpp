@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <system_error>
 
 #include "lowtide/base/error.h"
@@ -67,7 +68,7 @@ bool search(const fs::path& folder, bool is_root, FoundRuns& scan) {
       return search_inside(folder, is_root, scan);
     }
   } catch (const fs::filesystem_error& error) {
-    scan.skipped.push_back({folder, fmt::format("cannot be read: {}", error.code().message())});
+    scan.skipped.push_back({folder, skip_reason(error)});
   }
   return true;
 }
@@ -84,6 +85,13 @@ FoundRuns search_runs(const fs::path& root) {
   std::sort(scan.skipped.begin(), scan.skipped.end(),
             [](const auto& a, const auto& b) { return a.folder < b.folder; });
   return scan;
+}
+
+std::string skip_reason(const std::exception& error) {
+  const auto* file = dynamic_cast<const fs::filesystem_error*>(&error);
+  if (file != nullptr) return fmt::format("cannot be read: {}", file->code().message());
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "too large for this machine's memory";
+  return error.what();
 }
 
 std::string run_name(const fs::path& root, const fs::path& folder) {

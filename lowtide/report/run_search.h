@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -22,6 +23,10 @@ struct FoundRuns {
 // UserError where the root is not a folder. Only looks at names: whether a run is whole, its
 // reader tells.
 FoundRuns search_runs(const std::filesystem::path& root);
+
+// Why a folder could not be read, for people. Whatever one holds, it must not keep others from being read: those who
+// read many catch every exception.
+std::string skip_reason(const std::exception& error);
 
 // The run's name for people: its path below the root, or the folder's own name where the root is the run.
 std::string run_name(const std::filesystem::path& root, const std::filesystem::path& folder);

@@ -10,13 +10,15 @@
 #include <thread>
 
 #include "lowtide/base/error.h"
+#include "lowtide/report/bounded_server.h"
 #include "lowtide/report/live_runs.h"
 #include "lowtide/report/page.h"
 
 namespace lowtide {
 namespace {
 
-constexpr int kNotFound = 404, kBadRequest = 400, kForbidden = 403, kConflict = 409, kInternal = 500;
+constexpr int kNotFound = 404, kBadRequest = 400, kForbidden = 403, kNotAllowed = 405, kConflict = 409,
+              kInternal = 500;
 
 void answer(httplib::Response& response, int status, const std::string& text) {
   response.status = status;
@@ -66,24 +68,30 @@ struct ReportServer::Implementation {
   explicit Implementation(const ServeOptions& serve_options)
       : options(serve_options), runs(serve_options.root) {}
 
-  void refuse_other_hosts();
+  void screen();
   void route();
   void bind();
   void send_lines(const httplib::Request& request, httplib::Response& response);
 
   ServeOptions options;
   LiveRuns runs;
-  httplib::Server server;
+  BoundedServer server;
   int port = 0;
   std::atomic<bool> entered = false, stopping = false, left = false;  // of run()
 };
 
-void ReportServer::Implementation::refuse_other_hosts() {
-  if (!is_loopback(options.host)) return;
-  server.set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
-    if (is_loopback(host_name(request.get_header_value("Host"))))
+// Before a body is read, and before a path is looked at.
+void ReportServer::Implementation::screen() {
+  const bool own_address_alone = is_loopback(options.host);
+  server.set_pre_routing_handler([=](const httplib::Request& request, httplib::Response& response) {
+    if (own_address_alone && !is_loopback(host_name(request.get_header_value("Host")))) {
+      answer(response, kForbidden, "this server answers to its own address alone");
+    } else if (request.method != "GET" && request.method != "HEAD") {
+      response.set_header("Allow", "GET, HEAD");
+      answer(response, kNotAllowed, "this server only shows");
+    } else {
       return httplib::Server::HandlerResponse::Unhandled;
-    answer(response, kForbidden, "this server answers to its own address alone");
+    }
     return httplib::Server::HandlerResponse::Handled;
   });
 }
@@ -103,7 +111,13 @@ void ReportServer::Implementation::send_lines(const httplib::Request& request, h
 }
 
 void ReportServer::Implementation::route() {
-  server.set_default_headers({{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}});
+  // The page's own policy, and what cannot be said in the page itself: nobody may show it in a frame.
+  server.set_default_headers(
+      {{"Content-Security-Policy", fmt::format("{}; frame-ancestors 'none'", page_policy())},
+       {"Cross-Origin-Resource-Policy", "same-origin"},
+       {"Referrer-Policy", "no-referrer"},
+       {"X-Content-Type-Options", "nosniff"},
+       {"Cache-Control", "no-store"}});
   server.Get("/", [](const httplib::Request&, httplib::Response& response) {
     const Page page = report_page();
     send(response, fmt::format("{}{}{}", page.head, page.script, page.tail), "text/html; charset=utf-8");
@@ -128,7 +142,6 @@ void ReportServer::Implementation::route() {
 
 void ReportServer::Implementation::bind() {
   server.set_socket_options(socket_options);
-  server.set_keep_alive_timeout(1);  // seconds: how long a stop may take
   const bool any = options.port == 0;
   port = any ? server.bind_to_any_port(options.host) : options.port;
   if (any ? port > 0 : server.bind_to_port(options.host, options.port)) return;
@@ -142,7 +155,7 @@ ReportServer::ReportServer(const ServeOptions& options) {
   report_page();
   search_runs(options.root);
   implementation_ = std::make_unique<Implementation>(options);
-  implementation_->refuse_other_hosts();
+  implementation_->screen();
   implementation_->route();
   implementation_->bind();
 }

@@ -7,8 +7,10 @@
 #include <limits>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/json_reason.h"
 #include "lowtide/io/jsonl.h"
 #include "lowtide/report/comparison.h"
+#include "lowtide/report/run_search.h"
 #include "lowtide/study/child.h"
 #include "lowtide/study/folder.h"
 #include "lowtide/train/progress.h"
@@ -42,9 +44,13 @@ std::string trimmed(std::string text) {
 // The last line of metrics, for how far it got and how long it took.
 void read_progress(MemberStatus& status, const RunPaths& run) {
   if (!fs::exists(run.metrics())) return;
-  for (const Json& line : read_jsonl(run.metrics()).lines) {
-    status.step = line.value("step", status.step);
-    status.seconds = line.value("seconds", status.seconds);
+  try {
+    for (const Json& line : read_jsonl(run.metrics()).lines) {
+      status.step = line.value("step", status.step);
+      status.seconds = line.value("seconds", status.seconds);
+    }
+  } catch (const Json::exception& error) {
+    throw UserError(fmt::format("its metrics are damaged ({})", json_reason(error)));
   }
 }
 
@@ -88,16 +94,11 @@ std::vector<MemberStatus> read_status(const std::vector<Member>& members, const 
   for (const Member& member : members) {
     try {
       result.push_back(status_of(member, folder));
-    } catch (const UserError& damaged) {
+    } catch (const std::exception& damaged) {
       result.push_back({.name = member.name,
                         .state = MemberState::kFailed,
                         .steps = member.recipe.steps,
-                        .note = damaged.what()});
-    } catch (const Json::exception& damaged) {
-      result.push_back({.name = member.name,
-                        .state = MemberState::kFailed,
-                        .steps = member.recipe.steps,
-                        .note = fmt::format("its metrics are damaged ({})", damaged.what())});
+                        .note = skip_reason(damaged)});
     }
   }
   return result;

@@ -1,12 +1,14 @@
 #include "lowtide/report/live_runs.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <thread>
 
 #include "lowtide/io/file.h"
 #include "lowtide/io/gzip.h"
+#include "lowtide/io/safetensors.h"
 #include "lowtide/train/run_folder.h"
 #include "tests/io/scratch.h"
 #include "tests/report/made_up_run.h"
@@ -153,6 +155,58 @@ TEST_F(LiveRunsTest, TheFolderItselfMayGo) {
   const Json gone = runs.changes(0);
   EXPECT_TRUE(gone.at("ids").empty());
   EXPECT_EQ(gone.at("skipped").size(), 1);
+}
+
+// Whatever one folder holds, the others are shown.
+TEST_F(LiveRunsTest, OneBadFolderHidesNoOther) {
+  const auto bad = [&](const std::string& name) {
+    write_run(scratch_ / name, {.seed = 3});
+    return RunPaths{scratch_ / name};
+  };
+  const std::string deep(200'000, '[');
+  write_atomically(bad("deep run").run(), deep);
+  write_atomically(bad("deep result").result(), "{\"a\":" + deep);
+  write_atomically(bad("deep metrics").metrics(), "{\"step\":1,\"a\":" + deep + "}\n");
+  fs::remove(bad("pipe").run());
+  ASSERT_EQ(::mkfifo((scratch_ / "pipe/run.json").c_str(), 0600), 0);
+  fs::resize_file(bad("sparse run").run(), std::uintmax_t{1} << 40);
+  fs::resize_file(bad("sparse metrics").metrics(), std::uintmax_t{1} << 40);
+  fs::remove(bad("loop").run());
+  fs::create_symlink("run.json", scratch_ / "loop/run.json");
+  write_atomically(bad("wrong types").run(), R"({"format":1,"recipe":[],"schedule":7,"seed":{}})");
+  LiveRuns runs(scratch_.path());
+  const Json changes = runs.changes(0);
+  EXPECT_EQ(changes.at("ids").size(), 2) << changes.at("skipped").dump(1);
+  EXPECT_EQ(changes.at("skipped").size(), 8);
+  for (const Json& skipped : changes.at("skipped")) {
+    const std::string reason = skipped.at("reason");
+    EXPECT_EQ(reason.find("exception"), std::string::npos) << reason;
+    EXPECT_EQ(reason.find("std::"), std::string::npos) << reason;
+  }
+}
+
+// Parts of a run that can be left out are, and say why.
+TEST_F(LiveRunsTest, WhatCannotBeIsLeftOutOfARun) {
+  const RunPaths paths{scratch_ / "done"};
+  Json result = read_run_file(paths.result());
+  result["steps"] = std::int64_t{9223372036854775807};
+  write_atomically(paths.result(), result.dump());
+  write_safetensors(paths.checkpoint(200), {}, {{"lowtide", "{\"ledger\":" + std::string(200'000, '[')}});
+  LiveRuns runs(scratch_.path());
+  const Json changes = runs.changes(0);
+  EXPECT_TRUE(changes.at("schedules").at("CR 3:8 n=8 grad=8|9223372036854775807").is_null());
+  EXPECT_TRUE(contains(run_named(changes, "done").at("layers_missing"), "nested more than 64 levels"));
+}
+
+TEST_F(LiveRunsTest, CheckpointsElsewhereAreNotRead) {
+  const RunPaths paths{scratch_ / "done"};
+  const ScratchFolder elsewhere;
+  fs::rename(paths.checkpoints(), elsewhere / "checkpoints");
+  fs::create_directory_symlink(elsewhere / "checkpoints", paths.checkpoints());
+  LiveRuns runs(scratch_.path());
+  const Json done = run_named(runs.changes(0), "done");
+  EXPECT_FALSE(done.contains("layers"));
+  EXPECT_TRUE(contains(done.at("layers_missing"), "checkpoints is a symbolic link, which is not followed"));
 }
 
 }  // namespace

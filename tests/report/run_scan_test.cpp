@@ -1,6 +1,7 @@
 #include "lowtide/report/run_scan.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "lowtide/train/metric.h"
 #include "tests/io/scratch.h"
@@ -61,12 +62,33 @@ TEST(RunScan, NamesWhatItSkipsAndWhy) {
   ASSERT_EQ(scan.runs.size(), 1u);
   EXPECT_EQ(scan.skipped.size(), 7u);
   EXPECT_TRUE(contains(reason_of(scan, root / "half"), "is not finished; continue it with"));
-  EXPECT_EQ(reason_of(scan, root / "cut"), "result.json: not a JSON object; the file is damaged");
+  EXPECT_EQ(reason_of(scan, root / "cut"), "result.json: is not valid JSON; the file is damaged");
   EXPECT_TRUE(contains(reason_of(scan, root / "lacking"), "lacks a value"));
   EXPECT_TRUE(contains(reason_of(scan, root / "later"), "format 9"));
   EXPECT_TRUE(contains(reason_of(scan, root / "strange"), "unknown metric 'beauty'"));
   EXPECT_TRUE(contains(reason_of(scan, root / "foreign"), "not a run folder"));  // once, for all of it
   EXPECT_TRUE(contains(reason_of(scan, root / "link"), "symbolic link"));
+}
+
+TEST(RunScan, NothingInAFolderStopsIt) {
+  const ScratchFolder root;
+  write_finished(root / "good");
+  write_finished(root / "deep");
+  std::ofstream(root / "deep/result.json") << std::string(200'000, '[');
+  write_finished(root / "pipe");
+  fs::remove(root / "pipe/result.json");
+  ASSERT_EQ(::mkfifo((root / "pipe/result.json").c_str(), 0600), 0);
+  write_finished(root / "loop");
+  fs::remove(root / "loop/result.json");
+  fs::create_symlink("result.json", root / "loop/result.json");
+  write_finished(root / "huge");
+  fs::resize_file(root / "huge/result.json", std::uintmax_t{1} << 40);
+  const RunScan scan = scan_runs(root.path());
+  ASSERT_EQ(scan.runs.size(), 1u);
+  EXPECT_TRUE(contains(reason_of(scan, root / "deep"), "nested more than 64 levels deep"));
+  EXPECT_TRUE(contains(reason_of(scan, root / "pipe"), "not a regular file"));
+  EXPECT_TRUE(contains(reason_of(scan, root / "loop"), "symbolic links"));
+  EXPECT_TRUE(contains(reason_of(scan, root / "huge"), "expected at most"));
 }
 
 TEST(RunScan, NothingToFind) {

@@ -10,6 +10,7 @@
 #include "lowtide/report/page.h"
 #include "tests/io/scratch.h"
 #include "tests/report/made_up_run.h"
+#include "tests/report/raw_client.h"
 
 namespace lowtide {
 namespace {
@@ -104,8 +105,37 @@ TEST_F(Server, WrongQuestionsAreRefused) {
   EXPECT_EQ(get("/api/lines?run=1&generation=1&from=3").first, 409);
   const httplib::Result post = client_->Post("/api/runs?since=0", "x", "text/plain");
   ASSERT_TRUE(post);
-  EXPECT_EQ(post->status, 404);
-  EXPECT_EQ(client_->Delete("/")->status, 404);
+  EXPECT_EQ(post->status, 405);
+  EXPECT_EQ(post->get_header_value("Allow"), "GET, HEAD");
+  EXPECT_EQ(client_->Delete("/")->status, 405);
+  EXPECT_EQ(client_->Head("/")->status, 200);
+}
+
+TEST_F(Server, TheBrowserIsToldWhatThePageMayDo) {
+  for (const char* path : {"/", "/api/runs?since=0", "/nothing"}) {
+    SCOPED_TRACE(path);
+    const httplib::Result result = client_->Get(path);
+    ASSERT_TRUE(result);
+    EXPECT_EQ(result->get_header_value("X-Content-Type-Options"), "nosniff");
+    EXPECT_EQ(result->get_header_value("Cache-Control"), "no-store");
+    const std::string policy = result->get_header_value("Content-Security-Policy");
+    EXPECT_TRUE(contains(policy, "default-src 'none'", "script-src 'sha256-", "frame-ancestors 'none'"));
+    const std::string scripts = policy.substr(policy.find("script-src"));
+    EXPECT_EQ(scripts.substr(0, scripts.find(';')).find("unsafe"), std::string::npos) << policy;
+  }
+}
+
+TEST_F(Server, TwoHundredDrippingConnectionsDoNotStopIt) {
+  std::vector<std::unique_ptr<RawClient>> drippers;
+  for (int i = 0; i < 200; ++i) {
+    drippers.push_back(std::make_unique<RawClient>(server_->port()));
+    drippers.back()->send("GET /");
+    if (i % 20 == 0) {
+      EXPECT_EQ(get("/api/runs?since=0").first, 200);
+    }
+  }
+  for (const auto& dripper : drippers) dripper->send("x");
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(get("/api/runs?since=0").first, 200);
 }
 
 TEST_F(Server, AnotherNameForThisHostIsRefused) {
