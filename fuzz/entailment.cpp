@@ -3,13 +3,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fuzz/deep.h"
 #include "lowtide/base/error.h"
 #include "lowtide/data/text/unicode.h"
 
 // The input as .tsv and as .jsonl, in one language and in all.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace lowtide;
-  const auto source = lines_of_text({reinterpret_cast<const char*>(data), size}, "input");
+  const std::string text = deepened(data, size);
+  const auto source = lines_of_text(text, "input");
   for (const auto parse : {parse_entailment_tsv, parse_entailment_jsonl}) {
     for (const char* language : {"", "de"}) {
       try {

@@ -4,13 +4,15 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fuzz/deep.h"
 #include "lowtide/base/error.h"
 
 // The first line is a layer's name, the others are rules: each a UserError, or printed as what reads the
 // same.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace lowtide;
-  std::string_view rest(reinterpret_cast<const char*>(data), size);
+  const std::string input = deepened(data, size);
+  std::string_view rest(input);
   const auto next_line = [&rest] {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(line.size() < rest.size() ? line.size() + 1 : line.size());

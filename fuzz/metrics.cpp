@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "fuzz/deep.h"
 #include "lowtide/io/jsonl.h"
 #include "lowtide/report/metrics_encode.h"
 
@@ -10,7 +11,7 @@
 // as many lines here. All else must be a UserError.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace lowtide;
-  const std::string text(reinterpret_cast<const char*>(data), size);
+  const std::string text = deepened(data, size);
   try {
     const Metrics metrics = parse_metrics(text, "input");
     std::size_t rows = 0;

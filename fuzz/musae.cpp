@@ -3,13 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fuzz/deep.h"
 #include "lowtide/base/error.h"
 
 // The input as each of the three files, the classes of four nodes being given for the other two.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace lowtide;
   constexpr std::int64_t kNodes = 4;
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string text = deepened(data, size);
   const auto source = lines_of_text(text, "input");
   const auto attempt = [](auto parse) {
     try {

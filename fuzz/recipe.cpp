@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <sstream>
 
+#include "fuzz/deep.h"
 #include "lowtide/base/error.h"
 
 namespace lowtide {
@@ -27,7 +28,7 @@ Recipe read(const std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace lowtide;
   try {
-    const Recipe recipe = read({reinterpret_cast<const char*>(data), size});
+    const Recipe recipe = read(deepened(data, size));
     check(recipe);
     const std::string text = to_toml(recipe);
     try {

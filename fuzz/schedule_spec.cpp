@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fuzz/deep.h"
 #include "lowtide/base/error.h"
 #include "lowtide/schedule/schedule.h"
 
@@ -9,7 +10,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace lowtide;
   try {
-    const ScheduleSpec spec = parse_schedule({reinterpret_cast<const char*>(data), size});
+    const ScheduleSpec spec = parse_schedule(deepened(data, size));
     LOWTIDE_CHECK(parse_schedule(to_string(spec)) == spec, to_string(spec));
     constexpr std::int64_t kSteps = 1000;
     const auto schedule = make_schedule(spec, kSteps);

@@ -3,12 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fuzz/deep.h"
 #include "lowtide/base/error.h"
 
 // The input as an annotation and as a list of images. Boxes that are read lie within their image.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace lowtide;
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string text = deepened(data, size);
   try {
     const VocAnnotation annotation = parse_voc_annotation(text, "input");
     for (const VocObject& object : annotation.objects) {

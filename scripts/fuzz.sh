@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets of every parser and runs each in brief, from its seeds in fuzz/corpus. LOWTIDE_FUZZ_SECONDS
-# says how long (2 seconds a target). Arguments name the targets to run; none means all.
+# Builds the fuzz targets of every parser and runs each in brief, from its seeds in fuzz/corpus and with the words of its
+# format in fuzz/dictionaries. LOWTIDE_FUZZ_SECONDS says how long (2 seconds a target). Arguments name the targets to run;
+# none means all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,8 +41,10 @@ run_target() {
   said=build-fuzz/findings/$target.log
   mkdir -p "$corpus" "$findings"
   if [ -d "fuzz/corpus/$target" ]; then cp -r "fuzz/corpus/$target/." "$corpus"; fi
+  words=()
+  if [ -f "fuzz/dictionaries/$target.dict" ]; then words=("-dict=fuzz/dictionaries/$target.dict"); fi
   if "build-fuzz/fuzz/fuzz_$target" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
-      -artifact_prefix="$findings/" "$corpus" >"$said" 2>&1; then
+      "${words[@]}" -artifact_prefix="$findings/" "$corpus" >"$said" 2>&1; then
     executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$said")
     printf 'fuzz: %-20s %10s executions\n' "$target" "$executions"
     return
