@@ -78,7 +78,7 @@ struct Trained {
 
 // The weights that a run was judged by: the averaged ones where there are such, else the last.
 fs::path last_weights(const RunPaths& run) {
-  if (fs::exists(run.averaged())) return run.averaged();
+  if (file_exists(run.averaged())) return run.averaged();
   const std::vector<std::int64_t> steps = checkpoint_steps(run);
   if (steps.empty())
     throw UserError(fmt::format("{}: the run has no checkpoint in {}", run.folder.string(),
@@ -87,18 +87,18 @@ fs::path last_weights(const RunPaths& run) {
 }
 
 Trained find_trained(const fs::path& given) {
-  if (!fs::exists(given))
+  if (!file_exists(given))
     throw UserError(
         fmt::format("{}: no such file; expected a run folder, or a checkpoint in one", given.string()));
   if (fs::is_directory(given)) {
     const RunPaths run{given};
-    if (!fs::exists(run.run()))
+    if (!file_exists(run.run()))
       throw UserError(fmt::format("{}: not a run folder: it has no run.json", given.string()));
     return {run, last_weights(run)};
   }
   const fs::path beside = fs::absolute(given).parent_path();
   for (const fs::path& folder : {beside.parent_path(), beside}) {
-    if (fs::exists(RunPaths{folder}.run())) return {RunPaths{folder}, given};
+    if (file_exists(RunPaths{folder}.run())) return {RunPaths{folder}, given};
   }
   throw UserError(fmt::format(
       "{}: not in a run folder: there is no run.json beside it or in the folder above", given.string()));

@@ -1,6 +1,8 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -13,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/runtime.h"
 #include "lowtide/base/error.h"
+#include "lowtide/io/standard_output.h"
 
 namespace {
 
@@ -22,6 +25,19 @@ int usage(std::FILE* where, int code) {
   for (const lowtide::Command& command : lowtide::commands())
     fmt::print(where, "  {:<10} {}\n", command.name, command.purpose);
   return code;
+}
+
+int run(int argc, char** argv) {
+  if (argc < 2) return usage(stderr, 2);
+  const std::string_view name = argv[1];
+  if (name == "--help" || name == "-h" || name == "help") return usage(stdout, 0);
+  if (name == "--version") return fmt::print("{}\n", lowtide::program_version()), 0;
+  for (const lowtide::Command& command : lowtide::commands()) {
+    if (command.name != name) continue;
+    if (command.computes) lowtide::tune_libraries(argv);
+    return command.run(argc - 1, argv + 1);
+  }
+  throw lowtide::UserError(fmt::format("unknown command '{}'; `lowtide --help` lists them", name));
 }
 
 // libtorch tells it in its message alone. Sizes that overflow are more than any machine has, too.
@@ -34,45 +50,45 @@ bool is_out_of_memory(const c10::Error& error) {
   return false;
 }
 
+// Not by fmt, which throws where stderr cannot be written either.
+int complain(int code, const std::string& what) {
+  std::fputs(("lowtide: " + what + "\n").c_str(), stderr);
+  return code;
+}
+
 int out_of_memory() {
-  fmt::print(stderr,
-             "lowtide: out of memory; choose a smaller --batch, a smaller model or data, or --recompute\n");
-  return 2;
+  return complain(2, "out of memory; choose a smaller --batch, a smaller model or data, or --recompute");
+}
+
+// A command whose output was lost has not done what it was asked to. A reader who went away wanted no more of it.
+int after_output(int code) {
+  const int error = lowtide::standard_output_error();
+  if (code != 0 || error == 0 || error == EPIPE) return code;
+  return complain(2, lowtide::cannot_write("standard output", error).what());
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) return usage(stderr, 2);
-  const std::string_view name = argv[1];
-  if (name == "--help" || name == "-h" || name == "help") return usage(stdout, 0);
-  if (name == "--version") return fmt::print("{}\n", lowtide::program_version()), 0;
+  lowtide::occupy_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows beyond a limit is an error of the write, with a message
   try {
-    for (const lowtide::Command& command : lowtide::commands()) {
-      if (command.name != name) continue;
-      if (command.computes) lowtide::tune_libraries(argv);
-      return command.run(argc - 1, argv + 1);
-    }
-    throw lowtide::UserError(fmt::format("unknown command '{}'; `lowtide --help` lists them", name));
+    return after_output(run(argc, argv));
   } catch (const lowtide::UserError& error) {
-    fmt::print(stderr, "lowtide: {}\n", error.what());
-    return 2;
+    return complain(2, error.what());
   } catch (const std::bad_alloc&) {
     return out_of_memory();
   } catch (const std::length_error&) {  // more than a container can count
     return out_of_memory();
   } catch (const std::filesystem::filesystem_error& error) {
-    fmt::print(stderr, "lowtide: {}: {}\n", error.path1().string(), error.code().message());
-    return 2;
-  } catch (const std::system_error& error) {  // the machine's answer too: no more threads
-    fmt::print(stderr, "lowtide: {}\n", error.what());
-    return 2;
+    return complain(2, lowtide::cannot_read(error.path1(), error.code().value()).what());
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) == 0) return complain(2, error.what());  // the machine's answer: no more threads
+    return complain(2, lowtide::cannot_write("standard output", error.code().value()).what());  // fmt's
   } catch (const c10::Error& error) {
     if (is_out_of_memory(error)) return out_of_memory();
-    fmt::print(stderr, "lowtide: internal error in libtorch: {}\n", error.what_without_backtrace());
-    return 1;
+    return complain(1, fmt::format("internal error in libtorch: {}", error.what_without_backtrace()));
   } catch (const std::exception& error) {
-    fmt::print(stderr, "lowtide: internal error: {}\n", error.what());
-    return 1;
+    return complain(1, fmt::format("internal error: {}", error.what()));
   }
 }

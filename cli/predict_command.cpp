@@ -9,6 +9,7 @@
 #include "lowtide/data/decode.h"
 #include "lowtide/data/detection/draw.h"
 #include "lowtide/data/encode_png.h"
+#include "lowtide/io/standard_output.h"
 #include "lowtide/models/anchors.h"
 #include "lowtide/tasks/detection_setup.h"
 #include "lowtide/tasks/find_objects.h"
@@ -39,7 +40,7 @@ fs::path checkpoint_of(const PredictArguments& arguments) {
   }
   if (arguments.run.empty()) return arguments.checkpoint;
   const RunPaths paths{arguments.run};
-  if (fs::exists(paths.averaged())) return paths.averaged();
+  if (file_exists(paths.averaged())) return paths.averaged();
   const std::vector<std::int64_t> steps = checkpoint_steps(paths);
   if (steps.empty())
     throw UserError(fmt::format("{}: no checkpoint in it; expected a run folder", arguments.run));
@@ -120,10 +121,10 @@ Json to_json(const std::string& file, const std::vector<Detection>& found) {
   return {{"image", file}, {"objects", objects}};
 }
 
-void print(const std::string& file, const std::vector<Detection>& found) {
-  fmt::print("{}: {} object{}\n", file, found.size(), found.size() == 1 ? "" : "s");
+void print(std::FILE* where, const std::string& file, const std::vector<Detection>& found) {
+  fmt::print(where, "{}: {} object{}\n", file, found.size(), found.size() == 1 ? "" : "s");
   for (const Detection& detection : found) {
-    fmt::print("  {:<12} {:.3f}  {:6.1f} {:6.1f} {:6.1f} {:6.1f}\n",
+    fmt::print(where, "  {:<12} {:.3f}  {:6.1f} {:6.1f} {:6.1f} {:6.1f}\n",
                kVocClasses[static_cast<std::size_t>(detection.label)], detection.score, detection.box.left,
                detection.box.top, detection.box.right, detection.box.bottom);
   }
@@ -137,7 +138,7 @@ int predict_command(int argc, char** argv) {
   app.add_option("images", arguments.images, "JPEG or PNG files")->required();
   app.add_option("--run", arguments.run, "run folder: its averaged weights, or its last checkpoint");
   app.add_option("--checkpoint", arguments.checkpoint, "a file in the checkpoints folder of a run");
-  app.add_option("--out", arguments.out, "PNG to draw on; for several images a folder");
+  app.add_option("--out", arguments.out, "PNG to draw on, - is standard output; for several images a folder");
   app.add_option("--score", arguments.score, "the least score of what is shown")
       ->check(CLI::Range(0.05, 1.0))
       ->capture_default_str();
@@ -147,6 +148,8 @@ int predict_command(int argc, char** argv) {
   app.add_option("--threads", arguments.threads, "0: all cores")->capture_default_str();
   app.add_flag("--json", arguments.json, "print JSON, boxes as left, top, right, bottom");
   if (const auto code = parse(app, argc, argv)) return *code;
+  if (is_standard_output(arguments.out) && arguments.images.size() > 1)
+    throw UserError("--out - takes one image; name a folder for several");
   const fs::path checkpoint = checkpoint_of(arguments);
   prepare_torch(arguments.threads);
   Detector detector(checkpoint, arguments);
@@ -157,7 +160,7 @@ int predict_command(int argc, char** argv) {
     if (arguments.json) {
       all.push_back(to_json(file, found));
     } else {
-      print(file, found);
+      print(beside_output(arguments.out), file, found);
     }
     if (arguments.out.empty()) continue;
     draw(image, found);
@@ -167,9 +170,9 @@ int predict_command(int argc, char** argv) {
       out /= fs::path(file).stem().string() + ".png";
     }
     const std::vector<std::byte> png = encode_rgb_png(image);
-    write_atomically(out, std::vector<ByteSpan>{png});
+    write_output(out, text_of(png));
   }
-  if (arguments.json) fmt::print("{}\n", all.dump(2));
+  if (arguments.json) fmt::print(beside_output(arguments.out), "{}\n", all.dump(2));
   return 0;
 }
 

@@ -8,7 +8,7 @@
 #include "cli/recipe_arguments.h"
 #include "cli/study_arguments.h"
 #include "lowtide/base/error.h"
-#include "lowtide/io/file.h"
+#include "lowtide/io/standard_output.h"
 #include "lowtide/study/range_test.h"
 
 namespace lowtide {
@@ -50,8 +50,8 @@ void apply(Recipe recipe, int lowest, const std::string& file) {
   const std::string highest = recipe.bits.substr(recipe.bits.find(':') + 1);
   recipe.bits = fmt::format("{}:{}", lowest, highest);
   check(recipe);
-  write_atomically(file, to_toml(recipe));
-  fmt::print("wrote {}, with bits = \"{}\"\n", file, recipe.bits);
+  write_output(file, to_toml(recipe));
+  fmt::print(beside_output(file), "wrote {}, with bits = \"{}\"\n", file, recipe.bits);
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ int range_test_command(int argc, char** argv) {
       ->configurable(false);
   app.add_option("--out", out, "keep the short runs in this folder; default: a temporary one")
       ->configurable(false);
-  app.add_option("--apply", file, "write the recipe with these lowest bits to this file")
+  app.add_option("--apply", file, "write the recipe with these lowest bits to this file; -: standard output")
       ->configurable(false);
   app.add_flag("--json", json, "print JSON")->configurable(false);
   add_recipe_options(app, recipe);
@@ -83,11 +83,12 @@ int range_test_command(int argc, char** argv) {
   const std::vector<Member> all = range_members(recipe, options);
   const Workplace place(out);
   RunnerOptions runner{.threads = recipe.threads};
-  if (!json) runner.say = print_line;
+  if (!json && !is_standard_output(file)) runner.say = print_line;
   const RunnerEnd end = run_members(all, place.path(), runner);
   if (end.signal != 0) return 128 + end.signal;
   const RangeTest test = read_range_test(all, place.path(), options, end.failed);
-  fmt::print("{}", json ? to_json(test).dump(2) + "\n" : "\n" + to_text(test, terminal_charset()));
+  fmt::print(beside_output(file), "{}",
+             json ? to_json(test).dump(2) + "\n" : "\n" + to_text(test, terminal_charset()));
   if (!test.lowest) throw UserError("the range test found no bits at which training moves");
   if (!file.empty()) apply(recipe, *test.lowest, file);
   return 0;

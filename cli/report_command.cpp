@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/parse.h"
 #include "cli/runtime.h"
+#include "lowtide/io/standard_output.h"
 #include "lowtide/report/report.h"
 
 namespace lowtide {
@@ -15,13 +16,15 @@ int report_command(int argc, char** argv) {
       "critical periods, landscapes, tables. It opens from disk, without a network or this program.",
       "report");
   app.add_option("DIR", folders, "run folders, or folders that hold such")->required()->type_name("");
-  app.add_option("--html", html, "write the page to this file")->required()->type_name("FILE");
+  app.add_option("--html", html, "write the page to this file; -: standard output")
+      ->required()
+      ->type_name("FILE");
   if (const auto code = parse(app, argc, argv)) return *code;
   const ReportOutcome outcome = write_report(folders, html, program_version());
   for (const auto& [folder, reason] : outcome.skipped)
     fmt::print(stderr, "skipped {}: {}\n", folder.string(), reason);
-  fmt::print("{}: {} run{}, {:.1f} MB\n", html.string(), outcome.runs, outcome.runs == 1 ? "" : "s",
-             static_cast<double>(outcome.bytes) / 1e6);
+  fmt::print(beside_output(html), "{}: {} run{}, {:.1f} MB\n", html.string(), outcome.runs,
+             outcome.runs == 1 ? "" : "s", static_cast<double>(outcome.bytes) / 1e6);
   return 0;
 }
 

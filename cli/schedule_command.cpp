@@ -10,7 +10,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/json.h"
 #include "lowtide/cost/summary.h"
-#include "lowtide/io/file.h"
+#include "lowtide/io/standard_output.h"
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/schedule/plot.h"
 #include "lowtide/schedule/spec.h"
@@ -64,7 +64,7 @@ void define(CLI::App& app, Options& options) {
   parameter("--threshold", "threshold", "progressive: relative fall that counts as falling (0.01)");
   parameter("--patience", "patience", "progressive: averages without a fall before climbing (3)");
   app.add_flag("--json", options.json, "print JSON: mean bits, cost, saving (0 to 1), runs of [bits, steps]");
-  app.add_option("--svg", options.svg, "write a picture to this file");
+  app.add_option("--svg", options.svg, "write a picture to this file; -: standard output, and nothing else");
 }
 
 // The options are words of the schedule's line: one parser reads both, with the same checks and messages.
@@ -155,7 +155,7 @@ void write_svg(const std::string& path, const std::vector<Entry>& entries) {
                         entry.group.empty() ? saving : fmt::format("{}, {}", saving, entry.group),
                         entry.summary.runs});
   }
-  write_atomically(path, schedule_svg(pictures));
+  write_output(path, schedule_svg(pictures));
 }
 
 std::vector<Entry> entries_of(const Options& options) {
@@ -184,6 +184,7 @@ int schedule_command(int argc, char** argv) {
   }
   const std::vector<Entry> entries = entries_of(options);
   if (!options.svg.empty()) write_svg(options.svg, entries);
+  if (is_standard_output(options.svg)) return 0;
   if (options.json) {
     Json json = Json::array();
     for (const Entry& entry : entries) json.push_back(to_json(entry, options.steps));

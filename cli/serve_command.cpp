@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdio>
 #include <thread>
 
 #include "cli/commands.h"
 #include "cli/parse.h"
+#include "lowtide/io/standard_output.h"
 #include "lowtide/report/server.h"
 #include "lowtide/train/signals.h"
 
@@ -28,8 +28,7 @@ int serve_command(int argc, char** argv) {
   ReportServer server(options);
   const StopSignals signals;
   std::jthread serving([&] { server.run(); });
-  fmt::print("{} shows {}; Ctrl-C stops\n", server.address(), options.root.string());
-  std::fflush(stdout);
+  print_or_drop(fmt::format("{} shows {}; Ctrl-C stops\n", server.address(), options.root.string()));
   while (StopSignals::received() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   server.stop();
   return 0;

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-
 #include "lowtide/base/error.h"
+#include "lowtide/io/standard_output.h"
 #include "lowtide/tasks/task.h"
 #include "lowtide/train/trainer.h"
 
@@ -24,9 +23,6 @@ std::int64_t steps_of(const Recipe& recipe, std::string* assumed) {
   return total_steps(recipe, shape.steps_an_epoch);
 }
 
-void print_line(const std::string& line) {
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
-}
+void print_line(const std::string& line) { print_or_drop(line + "\n"); }
 
 }  // namespace lowtide

@@ -8,6 +8,7 @@
 #include "cli/recipe_arguments.h"
 #include "cli/study_arguments.h"
 #include "lowtide/base/error.h"
+#include "lowtide/io/standard_output.h"
 #include "lowtide/study/analysis.h"
 #include "lowtide/study/folder.h"
 #include "lowtide/study/status.h"
@@ -119,13 +120,13 @@ int analyze_command(int argc, char** argv) {
       "front, what beats static at less cost; or critical periods.",
       "study analyze");
   app.add_option("DIR", folder, "folder of the study")->required();
-  app.add_option("--csv", csv, "write the table to this file");
-  app.add_option("--json", json, "write everything to this file");
+  app.add_option("--csv", csv, "write the table to this file; -: standard output, and nothing else");
+  app.add_option("--json", json, "write everything to this file; -: likewise");
   if (const auto code = parse(app, argc, argv)) return *code;
   const Analysis analysis = analyse(read_study(folder), scan_runs(folder));
-  fmt::print("{}", to_markdown(analysis));
-  if (!csv.empty()) write_atomically(csv, to_csv(analysis));
-  if (!json.empty()) write_atomically(json, to_json(analysis).dump(2) + "\n");
+  if (!is_standard_output(csv) && !is_standard_output(json)) fmt::print("{}", to_markdown(analysis));
+  if (!csv.empty()) write_output(csv, to_csv(analysis));
+  if (!json.empty()) write_output(json, to_json(analysis).dump(2) + "\n");
   return 0;
 }
 

@@ -55,6 +55,12 @@ class TemporaryFile {
 
   const FileDescriptor& file() const { return file_; }
 
+  // Best effort: only root may give a file away, and some file systems know neither owners nor permissions.
+  void look_like(const struct stat& old) const {
+    static_cast<void>(!::fchown(file_.number(), old.st_uid, old.st_gid));
+    static_cast<void>(!::fchmod(file_.number(), old.st_mode & 07777));
+  }
+
   void rename_to_destination() {
     if (::rename(path_.c_str(), destination_.c_str()) != 0) throw cannot_write(destination_, errno);
     renamed_ = true;
@@ -77,6 +83,41 @@ void sync_folder(const fs::path& folder, const fs::path& path) {
   }
   const int result = retry_interrupted([&] { return ::fsync(file.number()); });
   if (result != 0 && errno != EINVAL) throw cannot_write(path, errno);
+}
+
+// Where a path leads after every link at its end, also where nothing is there yet.
+fs::path link_target(fs::path path) {
+  constexpr int kMostLinks = 40;  // Linux's own bound
+  for (int links = 0; links < kMostLinks; ++links) {
+    std::error_code error;
+    const fs::path target = fs::read_symlink(path, error);
+    if (error) return path;  // no link, or nothing at all: whoever writes there finds out
+    path = folder_of(path) / target;
+  }
+  throw cannot_write(path, ELOOP);
+}
+
+void replace_file(const fs::path& path, const struct stat* old,
+                  const std::function<void(FileWriter&)>& produce) {
+  TemporaryFile temporary(path);
+  if (old != nullptr) temporary.look_like(*old);
+  FileWriter writer(temporary.file(), path);
+  produce(writer);
+  sync_file(temporary.file(), path);
+  temporary.rename_to_destination();
+  sync_folder(folder_of(path), path);
+}
+
+// A pipe waits here for its reader.
+void write_through(const fs::path& path, const std::function<void(FileWriter&)>& produce) {
+  const FileDescriptor file(retry_interrupted([&] { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC); }));
+  if (file.number() < 0) throw cannot_write(path, errno);
+  FileWriter writer(file, path);
+  produce(writer);
+}
+
+UserError not_a_file(const fs::path& path, const char* what) {
+  return UserError(fmt::format("cannot write {}: it is {}; choose another name", path.string(), what));
 }
 
 // So that a file is read in one piece; 0 for those that do not tell (/proc).
@@ -155,6 +196,28 @@ UserError cannot_write(const fs::path& path, int error_number) {
   }
 }
 
+bool file_exists(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) return fs::is_symlink(fs::symlink_status(path, error));
+  if (error) throw cannot_read(path, error.value());
+  return true;
+}
+
+std::vector<fs::path> folder_entries(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    entries.push_back(entry->path());
+  if (error) throw cannot_read(folder, error.value());
+  return entries;
+}
+
+void remove_file(const fs::path& path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+    throw UserError(fmt::format("cannot remove {}: {}", path.string(), reason(errno)));
+}
+
 FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
 
 FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
@@ -220,12 +283,23 @@ std::string read_text_file(const fs::path& path, std::size_t max_bytes) {
 }
 
 void write_atomically(const fs::path& path, const std::function<void(FileWriter&)>& produce) {
-  TemporaryFile temporary(path);
-  FileWriter writer(temporary.file(), path);
-  produce(writer);
-  sync_file(temporary.file(), path);
-  temporary.rename_to_destination();
-  sync_folder(folder_of(path), path);
+  struct stat old {};
+  if (::stat(path.c_str(), &old) != 0) {
+    if (errno != ENOENT) throw cannot_write(path, errno);
+    return replace_file(link_target(path), nullptr, produce);
+  }
+  switch (old.st_mode & S_IFMT) {
+    case S_IFREG:
+      return replace_file(link_target(path), &old, produce);
+    case S_IFDIR:
+      throw cannot_write(path, EISDIR);
+    case S_IFBLK:
+      throw not_a_file(path, "a disk, all of which would be lost");
+    case S_IFSOCK:
+      throw not_a_file(path, "a socket");
+    default:
+      return write_through(path, produce);
+  }
 }
 
 void write_atomically(const fs::path& path, std::span<const ByteSpan> pieces) {
@@ -235,8 +309,7 @@ void write_atomically(const fs::path& path, std::span<const ByteSpan> pieces) {
 }
 
 void write_atomically(const fs::path& path, std::string_view text) {
-  const ByteSpan piece = bytes_of(text);
-  write_atomically(path, std::span<const ByteSpan>(&piece, 1));
+  write_atomically(path, [&](FileWriter& writer) { writer.write(text); });
 }
 
 }  // namespace lowtide

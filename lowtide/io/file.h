@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -25,6 +26,16 @@ inline std::string_view text_of(ByteSpan bytes) {
 // One line for people about a system call that failed: the path, the reason, what to do.
 UserError cannot_read(const std::filesystem::path& path, int error_number);
 UserError cannot_write(const std::filesystem::path& path, int error_number);
+
+// Whether there is something of that name; a link that leads nowhere counts. UserError where that cannot be told: a folder
+// on the way that cannot be searched, a loop of links, a disk that fails.
+bool file_exists(const std::filesystem::path& path);
+
+// What is in a folder, in no order. UserError where it cannot be listed, to the end.
+std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& folder);
+
+// UserError where it cannot be removed; a file that is gone already is no mistake.
+void remove_file(const std::filesystem::path& path);
 
 // An open file, closed when it goes out of scope.
 class FileDescriptor {
@@ -70,20 +81,30 @@ class FileWriter {
  public:
   FileWriter(const FileDescriptor& file, const std::filesystem::path& path) : file_(file), path_(path) {}
 
-  void write(ByteSpan bytes) { write_all(file_, bytes, path_); }
-  void write(std::string_view text) { write_all(file_, bytes_of(text), path_); }
+  void write(ByteSpan bytes) {
+    write_all(file_, bytes, path_);
+    written_ += bytes.size();
+  }
+  void write(std::string_view text) { write(bytes_of(text)); }
+
+  std::uintmax_t written() const { return written_; }
 
  private:
   const FileDescriptor& file_;
   const std::filesystem::path& path_;
+  std::uintmax_t written_ = 0;
 };
 
 // The file at `path` is at every moment, for every reader and after a loss of power, the old one or the whole
 // new one: the content goes to a temporary file in the same folder, is synced and renamed over the path. When
 // anything fails (a full disk, a folder that cannot be written, an exception from `produce`) the temporary is
 // removed and the old file stays as it was. The one exception: if syncing the folder fails after the rename,
-// the new file is in place but may not survive a loss of power; that too is reported. A symbolic link at
-// `path` is replaced, not followed. Of several writers to one path the last to finish wins.
+// the new file is in place but may not survive a loss of power; that too is reported. Of several writers to
+// one path the last to finish wins.
+//
+// A file that is there keeps its permissions and its owner, as far as this user may give them. A symbolic link stays, and
+// what it leads to is written. What is not a file stays what it is: a pipe or a character device is written through, in
+// order, and a disk or a socket is refused.
 void write_atomically(const std::filesystem::path& path, const std::function<void(FileWriter&)>& produce);
 void write_atomically(const std::filesystem::path& path, std::span<const ByteSpan> pieces);
 void write_atomically(const std::filesystem::path& path, std::string_view text);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -35,8 +36,9 @@ std::string_view for_each_line(std::string_view text, const std::string& name, T
 
 FileDescriptor open_at_line_end(const std::filesystem::path& path) {
   FileDescriptor file = open_for_writing(path, O_APPEND);
-  std::error_code not_regular;
-  if (!std::filesystem::is_regular_file(path, not_regular)) return file;
+  struct stat status {};
+  if (::fstat(file.number(), &status) != 0) throw cannot_write(path, errno);
+  if (!S_ISREG(status.st_mode)) return file;
   const std::string text = read_text_file(path);
   const std::size_t whole = text.rfind('\n') + 1;  // npos + 1 is 0: no newline, no whole line
   if (whole != text.size() && ::ftruncate(file.number(), static_cast<off_t>(whole)) != 0) {

@@ -14,10 +14,10 @@ namespace lowtide {
 
 RunSummary read_run_summary(const std::filesystem::path& folder) {
   const RunPaths paths{folder};
-  if (!std::filesystem::exists(paths.run())) {
+  if (!file_exists(paths.run())) {
     throw UserError(fmt::format("{} is not a run folder: it has no run.json", folder.string()));
   }
-  if (!std::filesystem::exists(paths.result())) {
+  if (!file_exists(paths.result())) {
     throw UserError(fmt::format("{} is not finished; continue it with: lowtide train --resume {}",
                                 folder.string(), folder.string()));
   }

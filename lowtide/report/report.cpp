@@ -14,7 +14,7 @@
 
 #include "lowtide/base/cpus.h"
 #include "lowtide/base/error.h"
-#include "lowtide/io/file.h"
+#include "lowtide/io/standard_output.h"
 #include "lowtide/report/metrics.h"
 #include "lowtide/report/metrics_encode.h"
 #include "lowtide/report/page.h"
@@ -101,9 +101,11 @@ std::string script_json(const Json& json) {
   return safe;
 }
 
-void write_page(const fs::path& html, const Json& index, const std::vector<LoadedRun>& runs) {
+// Returns the number of bytes.
+std::uintmax_t write_page(const fs::path& html, const Json& index, const std::vector<LoadedRun>& runs) {
   const Page page = report_page();
-  write_atomically(html, [&](FileWriter& file) {
+  std::uintmax_t bytes = 0;
+  write_output(html, [&](FileWriter& file) {
     file.write(page.head);
     file.write("<script type=\"application/json\" id=\"report\">");
     file.write(script_json(index));
@@ -115,7 +117,9 @@ void write_page(const fs::path& html, const Json& index, const std::vector<Loade
       file.write("</script>\n");
     }
     file.write(page.tail);
+    bytes = file.written();
   });
+  return bytes;
 }
 
 [[noreturn]] void no_runs(const std::vector<fs::path>& roots, const std::vector<SkippedFolder>& skipped) {
@@ -151,9 +155,8 @@ ReportOutcome write_report(const std::vector<fs::path>& roots, const fs::path& h
     list.push_back(std::move(run.about));
   }
   index["schedules"] = schedules.json();
-  write_page(html, index, runs);
+  outcome.bytes = write_page(html, index, runs);
   outcome.runs = runs.size();
-  outcome.bytes = fs::file_size(html);
   return outcome;
 }
 

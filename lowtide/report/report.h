@@ -15,8 +15,8 @@ struct ReportOutcome {
   std::uintmax_t bytes = 0;
 };
 
-// Writes one page that holds all runs under the roots, with every logged number. `program` is named on it.
-// UserError where there is no run at all.
+// Writes one page that holds all runs under the roots, with every logged number; `-` is standard output. `program` is named
+// on it. UserError where there is no run at all.
 ReportOutcome write_report(const std::vector<std::filesystem::path>& roots, const std::filesystem::path& html,
                            const std::string& program);
 

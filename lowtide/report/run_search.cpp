@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "lowtide/base/error.h"
+#include "lowtide/io/file.h"
 #include "lowtide/train/run_folder.h"
 
 namespace lowtide {
@@ -76,10 +77,10 @@ bool search(const fs::path& folder, bool is_root, FoundRuns& scan) {
 }  // namespace
 
 FoundRuns search_runs(const fs::path& root) {
-  std::error_code error;
-  if (!fs::is_directory(root, error))
+  const bool exists = file_exists(root);
+  if (!exists || !fs::is_directory(root))
     throw UserError(fmt::format("{}: {}; expected a run folder, or a folder of such", root.string(),
-                                fs::exists(root, error) ? "not a folder" : "no such folder"));
+                                exists ? "not a folder" : "no such folder"));
   FoundRuns scan;
   search(root, true, scan);
   std::sort(scan.skipped.begin(), scan.skipped.end(),

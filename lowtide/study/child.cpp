@@ -16,6 +16,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/io/file.h"
+#include "lowtide/train/signals.h"
 
 namespace lowtide {
 namespace {
@@ -38,7 +39,7 @@ FileDescriptor open_locked(const fs::path& log) {
 // Between fork and exec: only what POSIX calls async-signal-safe. Signals are blocked when it begins, so that
 // none is taken by the parent's handlers, which the child still has.
 [[noreturn]] void become(const char* program, char* const* arguments, int log, pid_t parent) {
-  for (const int number : {SIGTERM, SIGINT, SIGHUP}) signal(number, SIG_DFL);
+  reset_stop_signals();
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(128 + SIGTERM);  // it died before it could be watched
@@ -104,8 +105,7 @@ void Child::send(int signal) const {
 }
 
 bool is_being_written(const fs::path& log) {
-  std::error_code error;
-  if (!fs::exists(log, error)) return false;
+  if (!file_exists(log)) return false;
   const FileDescriptor file = open_for_reading(log);
   return flock(file.number(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }

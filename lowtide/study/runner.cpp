@@ -68,7 +68,7 @@ class Runner {
 
   void start_next(Slot& slot) {
     for (; next_ < members_.size() && !slot.child; ++next_) {
-      if (fs::exists(paths(next_).run.result())) continue;
+      if (file_exists(paths(next_).run.result())) continue;
       slot.member = next_;
       try {
         start(slot);
@@ -83,15 +83,14 @@ class Runner {
     const MemberPaths place = paths(slot.member);
     make_folders(place.run.folder);
     write_atomically(place.recipe(), to_toml(member.recipe));
-    std::error_code none;
-    slot.log_start = fs::exists(place.log(), none) ? fs::file_size(place.log()) : 0;
-    const bool resumed = fs::exists(place.run.run());
+    slot.log_start = file_exists(place.log()) ? fs::file_size(place.log()) : 0;
+    const bool resumed = file_exists(place.run.run());
     slot.child.emplace(options_.program,
                        std::vector<std::string>{"train", "--recipe", place.recipe().string(), "--out",
                                                 place.run.folder.string(), "--resume", "--threads",
                                                 fmt::to_string(threads_of(slot))},
                        place.log());
-    fs::remove(place.failure());
+    remove_file(place.failure());
     say(slot.member, resumed ? "goes on" : "starts");
   }
 
@@ -107,7 +106,7 @@ class Runner {
     if (!code) return;
     slot.child.reset();
     const MemberPaths place = paths(slot.member);
-    if (*code == 0 && fs::exists(place.run.result())) {
+    if (*code == 0 && file_exists(place.run.result())) {
       finish(slot.member);
     } else if (end_.signal != 0 && *code == 128 + end_.signal) {
       say(slot.member, "stopped");

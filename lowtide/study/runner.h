@@ -27,9 +27,9 @@ struct RunnerEnd {
 };
 
 // Trains every member that has no result yet, from its last checkpoint where there is one: `jobs` at a time,
-// each a process of `program train`. One that fails is noted and the rest go on. SIGTERM and SIGINT are
-// passed on to the processes, which save; a second one of the kind ends this process at once, and they save
-// all the same.
+// each a process of `program train`. One that fails is noted and the rest go on. Signals that ask to
+// stop (kStopSignals) are passed on to the processes, which save; a second SIGTERM or SIGINT ends this process at
+// once, and they save all the same.
 RunnerEnd run_members(const std::vector<Member>& members, const std::filesystem::path& folder,
                       const RunnerOptions& options);
 

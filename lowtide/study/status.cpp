@@ -43,7 +43,7 @@ std::string trimmed(std::string text) {
 
 // The last line of metrics, for how far it got and how long it took.
 void read_progress(MemberStatus& status, const RunPaths& run) {
-  if (!fs::exists(run.metrics())) return;
+  if (!file_exists(run.metrics())) return;
   try {
     for (const Json& line : read_jsonl(run.metrics()).lines) {
       status.step = line.value("step", status.step);
@@ -57,18 +57,18 @@ void read_progress(MemberStatus& status, const RunPaths& run) {
 MemberStatus status_of(const Member& member, const fs::path& folder) {
   const MemberPaths paths(folder, member);
   MemberStatus status{.name = member.name, .steps = member.recipe.steps};
-  if (fs::exists(paths.run.result())) {
+  if (file_exists(paths.run.result())) {
     status.state = MemberState::kDone;
     status.step = status.steps;
     status.seconds = read_run_summary(paths.run.folder).seconds;
   } else if (is_being_written(paths.log())) {
     status.state = MemberState::kRunning;
     read_progress(status, paths.run);
-  } else if (fs::exists(paths.failure())) {
+  } else if (file_exists(paths.failure())) {
     status.state = MemberState::kFailed;
     read_progress(status, paths.run);
     status.note = trimmed(read_text_file(paths.failure()));
-  } else if (fs::exists(paths.run.run())) {
+  } else if (file_exists(paths.run.run())) {
     status.state = MemberState::kInterrupted;
     read_progress(status, paths.run);
     const std::vector<std::int64_t> checkpoints = checkpoint_steps(paths.run);

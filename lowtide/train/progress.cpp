@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
 #include <utility>
+
+#include "lowtide/io/standard_output.h"
 
 namespace lowtide {
 namespace {
@@ -44,22 +45,20 @@ void Progress::update(const ProgressLine& line) {
       fmt::formatted_size("{}", total_), total_, line.loss, metric, bits_text(line.bits), line.rate,
       line.items_per_second, items_, line.relative_cost, duration_text(left));
   if (terminal_) {
-    fmt::print("\r{} {}\x1b[K", bar(line.step), text);
+    print_or_drop(fmt::format("\r{} {}\x1b[K", bar(line.step), text));
     drawn_ = true;
   } else {
-    fmt::print("{}\n", text);
+    print_or_drop(text + "\n");
   }
-  std::fflush(stdout);
 }
 
 void Progress::note(const std::string& text) {
   finish();
-  fmt::print("{}\n", text);
-  std::fflush(stdout);
+  print_or_drop(text + "\n");
 }
 
 void Progress::finish() {
-  if (drawn_) fmt::print("\n");
+  if (drawn_) print_or_drop("\n");
   drawn_ = false;
 }
 

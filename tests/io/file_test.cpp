@@ -2,7 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,6 +17,8 @@
 
 namespace lowtide {
 namespace {
+
+namespace fs = std::filesystem;
 
 // While it lives, no file of this process can grow past `bytes`: a full disk without filling one.
 class FileSizeLimit {
@@ -168,6 +173,128 @@ TEST(WriteAtomically, SaysWhatIsWrong) {
   EXPECT_TRUE(
       contains(user_error([&] { write_atomically("/proc/lowtide", "x"); }), "cannot write /proc/lowtide"));
   EXPECT_EQ(folder.entries(), 2u);
+}
+
+TEST(WriteAtomically, FollowsALink) {
+  const ScratchFolder folder, elsewhere;
+  write_atomically(elsewhere / "file", "old");
+  fs::create_symlink(elsewhere / "file", folder / "link");
+  fs::create_symlink("link", folder / "link-to-link");
+  fs::create_symlink("nothing yet", folder / "to-nothing");
+  write_atomically(folder / "link-to-link", "new");
+  write_atomically(folder / "to-nothing", "made");
+  EXPECT_EQ(read_text_file(elsewhere / "file"), "new");
+  EXPECT_EQ(read_text_file(folder / "nothing yet"), "made");
+  for (const char* link : {"link", "link-to-link", "to-nothing"})
+    EXPECT_TRUE(fs::is_symlink(folder / link)) << link;
+  EXPECT_EQ(elsewhere.entries(), 1u);
+  EXPECT_EQ(folder.entries(), 4u);
+}
+
+TEST(WriteAtomically, ALoopOfLinksIsTold) {
+  const ScratchFolder folder;
+  fs::create_symlink("b", folder / "a");
+  fs::create_symlink("a", folder / "b");
+  EXPECT_TRUE(contains(user_error([&] { write_atomically(folder / "a", "x"); }), (folder / "a").string(),
+                       "Too many levels of symbolic links"));
+  EXPECT_TRUE(fs::is_symlink(folder / "a"));
+}
+
+TEST(WriteAtomically, KeepsThePermissionsOfTheOldFile) {
+  const ScratchFolder folder;
+  for (const mode_t mode : {0600, 0640, 0444}) {
+    write_atomically(folder / "file", "old");
+    ASSERT_EQ(::chmod((folder / "file").c_str(), mode), 0);
+    write_atomically(folder / "file", "new");
+    EXPECT_EQ(read_text_file(folder / "file"), "new");
+    struct stat status {};
+    ASSERT_EQ(::stat((folder / "file").c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 07777, mode);
+  }
+}
+
+TEST(WriteAtomically, WritesThroughAPipe) {
+  const ScratchFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  fs::create_symlink("pipe", folder / "link");
+  std::string seen;
+  std::thread reader([&] { seen = read_text_file(folder / "pipe"); });
+  write_atomically(folder / "link", std::string(200000, 'x'));
+  reader.join();
+  EXPECT_EQ(seen, std::string(200000, 'x'));
+  EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
+  EXPECT_EQ(folder.entries(), 2u);
+}
+
+TEST(WriteAtomically, RefusesASocket) {
+  const ScratchFolder folder;
+  const FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  const std::string path = folder / "socket";
+  ASSERT_LT(path.size(), sizeof(address.sun_path));
+  path.copy(address.sun_path, path.size());
+  ASSERT_EQ(::bind(socket.number(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_TRUE(contains(user_error([&] { write_atomically(path, "x"); }), path, "it is a socket"));
+  EXPECT_TRUE(fs::is_socket(path));
+}
+
+// Nodes of the test's own: those of the machine are not risked.
+TEST(WriteAtomically, LeavesADeviceADevice) {
+  const ScratchFolder folder;
+  const auto make = [&](const char* name, mode_t kind, unsigned minor) {
+    return ::mknod((folder / name).c_str(), kind | 0600, ::makedev(1, minor)) == 0;
+  };
+  if (!make("null", S_IFCHR, 3) || !make("full", S_IFCHR, 7) || !make("disk", S_IFBLK, 0))
+    GTEST_SKIP() << "only root may make a device node";
+  try {
+    open_for_writing(folder / "null", 0);
+  } catch (const UserError& error) {
+    GTEST_SKIP() << "devices cannot be opened here: " << error.what();
+  }
+  write_atomically(folder / "null", "swallowed");
+  EXPECT_TRUE(fs::is_character_file(folder / "null"));
+  EXPECT_TRUE(
+      contains(user_error([&] { write_atomically(folder / "full", "x"); }), "No space left on device"));
+  EXPECT_TRUE(fs::is_character_file(folder / "full"));
+  EXPECT_TRUE(contains(user_error([&] { write_atomically(folder / "disk", "x"); }), "it is a disk"));
+  EXPECT_TRUE(fs::is_block_file(folder / "disk"));
+  EXPECT_EQ(folder.entries(), 3u);
+}
+
+TEST(FileExists, TellsAnErrorFromNothing) {
+  const ScratchFolder folder;
+  write_atomically(folder / "file", "abc");
+  fs::create_symlink("nowhere", folder / "dangling");
+  fs::create_symlink("loop", folder / "loop");
+  EXPECT_TRUE(file_exists(folder / "file"));
+  EXPECT_TRUE(file_exists(folder.path()));
+  EXPECT_TRUE(file_exists(folder / "dangling"));
+  EXPECT_FALSE(file_exists(folder / "none"));
+  EXPECT_FALSE(file_exists(folder / "file/below"));
+  EXPECT_TRUE(contains(user_error([&] { file_exists(folder / "loop"); }), (folder / "loop").string(),
+                       "Too many levels"));
+  EXPECT_TRUE(
+      contains(user_error([&] { file_exists(folder / std::string(300, 'n')); }), "File name too long"));
+}
+
+TEST(FolderEntries, ListsAllOrTellsWhyNot) {
+  const ScratchFolder folder;
+  EXPECT_TRUE(folder_entries(folder.path()).empty());
+  write_atomically(folder / "file", "abc");
+  EXPECT_EQ(folder_entries(folder.path()), std::vector<fs::path>{folder / "file"});
+  EXPECT_TRUE(contains(user_error([&] { folder_entries(folder / "none"); }), "no such file"));
+  EXPECT_TRUE(contains(user_error([&] { folder_entries(folder / "file"); }), "is a file, not a folder"));
+}
+
+TEST(RemoveFile, TellsOfWhatCannotBeRemoved) {
+  const ScratchFolder folder;
+  write_atomically(folder / "file", "abc");
+  remove_file(folder / "file");
+  remove_file(folder / "file");
+  EXPECT_EQ(folder.entries(), 0u);
+  fs::create_directory(folder / "folder");
+  EXPECT_TRUE(contains(user_error([&] { remove_file(folder / "folder"); }), "cannot remove",
+                       (folder / "folder").string()));
 }
 
 TEST(WriteAtomically, PassesOverTheTemporaryOfAKilledProcess) {
