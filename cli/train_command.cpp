@@ -80,29 +80,41 @@ void print_result(const Json& result, const std::filesystem::path& folder) {
   fmt::print("time {}; in {}\n", duration_text(result.at("seconds").get<double>()), folder.string());
 }
 
+void print_stored_result(const RunPaths& paths) {
+  try {
+    print_result(read_run_file(paths.result()), paths.folder);
+  } catch (const Json::exception& error) {
+    throw UserError(fmt::format(
+        "{}: a value is missing or wrong ({}); remove the file, and --resume evaluates the run anew",
+        paths.result().string(), error.what()));
+  }
+}
+
 }  // namespace
 
 int train_command(int argc, char** argv) {
   TrainArguments arguments;
   if (const auto code = read_arguments(arguments, argc, argv)) return *code;
   const RunPaths paths = arguments.paths();
-  if (arguments.resume && std::filesystem::exists(paths.run())) {
+  // A start that failed binds nobody: what is given now counts, and its recipe only where none is given.
+  const bool has_recipe = !arguments.recipe_file.empty() || !arguments.recipe.data_dir.empty();
+  const bool begun = arguments.resume && has_begun(paths);
+  if (arguments.resume && file_exists(paths.run()) && (begun || !has_recipe)) {
     // Read once more, now on top of the run's own recipe: so every flag and key that was given is looked at.
     const Recipe stored = read_run_recipe(paths);
     arguments.recipe = stored;
     read_arguments(arguments, argc, argv);
     if (arguments.recipe.engine == "auto")
       arguments.recipe.engine = stored.engine;  // chosen when the run began
-    check_same(paths, stored, arguments.recipe);
-  } else if (arguments.resume && arguments.recipe_file.empty() && arguments.recipe.data_dir.empty()) {
+    if (begun) check_same(paths, stored, arguments.recipe);
+  } else if (arguments.resume && !has_recipe) {
     throw UserError(fmt::format("{} holds no run to resume", paths.folder.string()));
   }
   if (arguments.print_config) return fmt::print("{}", to_toml(arguments.recipe)), 0;
   check(arguments.recipe);
-  if (arguments.resume && std::filesystem::exists(paths.result())) {
+  if (arguments.resume && file_exists(paths.result())) {
     fmt::print("{} is finished already\n", paths.folder.string());
-    print_result(read_run_file(paths.result()), paths.folder);
-    return 0;
+    return print_stored_result(paths), 0;
   }
   prepare_torch(arguments.recipe.threads);
   const TrainingEnd end = Trainer(arguments.recipe, program_version()).run(paths.folder, arguments.resume);

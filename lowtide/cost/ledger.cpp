@@ -142,6 +142,9 @@ void Ledger::restore(const Json& state) {
     throw UserError(fmt::format("the saved ledger is damaged: {}", json_reason(error)));
   }
   steps_ = std::move(restored);
+  // Read as whole numbers, 1.5 is 1.
+  if (this->state().at("items") != state.at("items"))
+    throw UserError("the saved ledger is damaged: its counts are not whole numbers");
 }
 
 }  // namespace lowtide

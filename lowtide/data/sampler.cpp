@@ -9,6 +9,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/json_reason.h"
 #include "lowtide/base/random.h"
+#include "lowtide/base/whole_number.h"
 
 namespace lowtide {
 
@@ -52,10 +53,10 @@ void EpochSampler::restore(const Json& state) {
   } catch (const Json::exception& error) {
     throw UserError(fmt::format("sampler state: {}; expected seed, items and position", json_reason(error)));
   }
-  if (seed != seed_ || items != this->items() || position < 0) {
+  if (seed != seed_ || items != this->items() || !is_whole_number(state.at("position"), 0, kMostCounted)) {
     throw UserError(
         fmt::format("sampler state of seed {}, {} items, position {}; expected seed {} and {} items", seed,
-                    items, position, seed_, this->items()));
+                    items, state.at("position").dump(), seed_, this->items()));
   }
   position_ = position;
 }

@@ -44,25 +44,36 @@ struct EncodedSafetensors {
 // UserError; names given twice, or data that does not fit its shape, are a mistake of ours.
 EncodedSafetensors encode_safetensors(std::span<const TensorView> tensors, const Metadata& metadata);
 
-// Encodes, and writes without joining the tensors in memory; the path holds the old file or the whole new
-// one.
+// Writes without joining the tensors in memory; the path holds the old file or the whole new one.
+void write_safetensors(const std::filesystem::path& path, const EncodedSafetensors& encoded);
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const Metadata& metadata);
 
 struct Safetensors {
   Metadata metadata;
   std::vector<TensorView> tensors;  // in the header's order; the data points into the bytes that were parsed
+  ByteSpan header, data;            // all of those bytes: up to the tensors, and theirs
 };
 
 // Everything in `bytes` is checked; what is wrong is a UserError that begins with `name`. Other programs'
 // files may place a tensor where its type is not aligned: copy the data rather than cast it.
 Safetensors parse_safetensors(ByteSpan bytes, const std::string& name);
 
+// A sealed file has two digests in its metadata: `data_xxh128`, of the tensors' bytes, and `header_xxh128`, of all bytes
+// before them, with zeros in the place of these digits. The header can so be trusted without reading the tensors; to other
+// readers of the format they are two more strings.
+EncodedSafetensors encode_sealed_safetensors(std::span<const TensorView> tensors, Metadata metadata);
+
+// UserError where these bytes are not those that were sealed, or were never.
+void check_sealed_header(const Safetensors& file, const std::string& name);
+void check_sealed_data(const Safetensors& file, const std::string& name);
+
 // A file that is mapped, not read: a tensor's pages are fetched when they are touched.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
 
+  const Safetensors& content() const { return content_; }
   const Metadata& metadata() const { return content_.metadata; }
   const std::vector<TensorView>& tensors() const { return content_.tensors; }
 

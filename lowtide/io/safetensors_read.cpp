@@ -33,6 +33,8 @@ class Parser {
       }
     }
     check_layout(result.tensors);
+    result.header = bytes_.first(bytes_.size() - data_.size());
+    result.data = data_;
     return result;
   }
 

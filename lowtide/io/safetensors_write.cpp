@@ -80,13 +80,16 @@ EncodedSafetensors encode_safetensors(std::span<const TensorView> tensors, const
   return encoded;
 }
 
-void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
-                       const Metadata& metadata) {
-  const EncodedSafetensors encoded = encode_safetensors(tensors, metadata);
+void write_safetensors(const std::filesystem::path& path, const EncodedSafetensors& encoded) {
   write_atomically(path, [&](FileWriter& writer) {
     writer.write(encoded.header);
     for (const ByteSpan data : encoded.data) writer.write(data);
   });
+}
+
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
+                       const Metadata& metadata) {
+  write_safetensors(path, encode_safetensors(tensors, metadata));
 }
 
 }  // namespace lowtide

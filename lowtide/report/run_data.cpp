@@ -10,10 +10,9 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/json_reason.h"
 #include "lowtide/cost/ledger.h"
-#include "lowtide/io/json_check.h"
-#include "lowtide/io/safetensors.h"
 #include "lowtide/report/landscape.h"
 #include "lowtide/schedule/runs.h"
+#include "lowtide/train/checkpoint_state.h"
 #include "lowtide/train/recipe.h"
 #include "lowtide/train/run_folder.h"
 
@@ -62,12 +61,7 @@ Json layers_of(const RunPaths& paths) {
   if (steps.empty()) throw UserError("there is no checkpoint, and so no ledger");
   const fs::path path = paths.checkpoint(steps.back());
   if (!is_plain_file(path)) throw UserError(fmt::format("{} is gone", path.filename().string()));
-  const SafetensorsFile file(path);
-  const auto state = file.metadata().find("lowtide");
-  if (state == file.metadata().end())
-    throw UserError(fmt::format("{} holds no state", path.filename().string()));
-  const std::string name = path.filename().string();
-  const Json saved = parse_json(state->second, name + ": its state", "the file is damaged").at("ledger");
+  const Json saved = read_checkpoint_state(path).at("ledger");
   Ledger ledger;
   for (const Json& layer : saved.at("layers")) {
     const std::int64_t macs = layer.at(1);

@@ -84,6 +84,9 @@ void ProgressiveBits::restore(const Json& state) {
         "state of a progressive schedule: not of this schedule; resume with the one it was saved by");
   }
   progress_ = std::move(progress);
+  // Read as whole numbers, 1.5 is 1.
+  if (this->state() != state)
+    throw UserError("state of a progressive schedule: damaged (counts that are not whole)");
 }
 
 }  // namespace lowtide

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 
+#include <algorithm>
+#include <cerrno>
+
 #include "lowtide/base/error.h"
 #include "lowtide/train/recipe_file.h"
 
@@ -21,32 +24,44 @@ void check_same(const fs::path& folder, const Study& stored, const Study& asked)
   }
 }
 
+// A study of which no run got going has nothing to lose: the corrected command takes its place.
+bool any_run_has_begun(const fs::path& folder, const Study& study) {
+  const std::vector<Member> all = members(study);
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Member& member) { return has_begun(MemberPaths(folder, member).run); });
+}
+
 }  // namespace
 
 fs::path study_file(const fs::path& folder) { return folder / "study.toml"; }
 
 Study read_study(const fs::path& folder) {
   const fs::path file = study_file(folder);
-  if (!fs::exists(file)) {
+  if (!file_exists(file)) {
     throw UserError(fmt::format("{} is not the folder of a study: it has no study.toml", folder.string()));
   }
   return parse_study(read_text_file(file, kMaxRecipeBytes), file.string());
 }
 
 StudyFolder::StudyFolder(const fs::path& folder, const Study& study) {
-  const bool is_study = fs::exists(study_file(folder));
-  if (is_study) check_same(folder, read_study(folder), study);
-  std::error_code error;
-  if (!is_study && fs::exists(folder) && !fs::is_empty(folder, error)) {
+  const bool is_study = file_exists(study_file(folder));
+  bool is_new = !is_study;
+  if (is_study) {
+    const Study stored = read_study(folder);
+    is_new = !any_run_has_begun(folder, stored);
+    if (!is_new) check_same(folder, stored, study);
+  }
+  if (!is_study && file_exists(folder) && !folder_entries(folder).empty()) {
     throw UserError(fmt::format("{} holds other things and no study.toml; choose a new folder for --out",
                                 folder.string()));
   }
   make_folders(folder);
   lock_ = open_for_writing(folder / "study.lock", O_CLOEXEC);
   if (flock(lock_.number(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) throw cannot_write(folder / "study.lock", errno);
     throw UserError(fmt::format("{}: another process runs this study", folder.string()));
   }
-  if (!is_study) write_atomically(study_file(folder), to_toml(study));
+  if (is_new) write_atomically(study_file(folder), to_toml(study));
 }
 
 }  // namespace lowtide

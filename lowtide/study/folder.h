@@ -21,8 +21,8 @@ struct MemberPaths {
 // The folder of a study, taken by this process and no other as long as it lives.
 class StudyFolder {
  public:
-  // A new folder, or one that holds the same study; UserError for a changed one, and for a folder of other
-  // things.
+  // A new folder, or one that holds the same study, or one of which no run has begun; UserError for a changed one, and for
+  // a folder of other things.
   StudyFolder(const std::filesystem::path& folder, const Study& study);
 
  private:

@@ -6,13 +6,10 @@
 #include <cstring>
 
 #include "lowtide/base/error.h"
-#include "lowtide/io/json_check.h"
 #include "lowtide/io/safetensors.h"
 
 namespace lowtide {
 namespace {
-
-constexpr const char* kStateKey = "lowtide";
 
 DType dtype_of(const torch::Tensor& tensor) {
   if (tensor.scalar_type() == torch::kFloat32) return DType::kF32;
@@ -33,26 +30,14 @@ void write_checkpoint(const std::filesystem::path& path, const NamedTensors& ten
                      host.sizes().vec(),
                      {static_cast<const std::byte*>(host.data_ptr()), host.nbytes()}});
   }
-  write_safetensors(path, views, {{kStateKey, state.dump()}});
-}
-
-Json read_checkpoint_state(const std::filesystem::path& path) {
-  const SafetensorsFile file(path);
-  const auto found = file.metadata().find(kStateKey);
-  if (found == file.metadata().end()) {
-    throw UserError(
-        fmt::format("{}: not a checkpoint of lowtide (its header has no '{}')", path.string(), kStateKey));
-  }
-  Json state = parse_json(found->second, path.string() + ": the state in its header", "the file is damaged");
-  if (!state.is_object())
-    throw UserError(
-        fmt::format("{}: the state in its header is not an object; the file is damaged", path.string()));
-  return state;
+  write_safetensors(path, encode_sealed_safetensors(views, {{kCheckpointStateKey, state.dump()}}));
 }
 
 void read_checkpoint_tensors(const std::filesystem::path& path, const NamedTensors& tensors) {
   const torch::NoGradGuard no_grad;
   const SafetensorsFile file(path);
+  if (checkpoint_state(file, path).at("format") > kUnsealedFormat)
+    check_sealed_data(file.content(), path.string());
   for (const auto& [name, tensor] : tensors) {
     const TensorView& view = file.at(name);
     if (view.shape != tensor.sizes().vec() || view.dtype != dtype_of(tensor)) {

@@ -3,17 +3,17 @@
 #include <filesystem>
 
 #include "lowtide/base/json.h"
+#include "lowtide/train/checkpoint_state.h"
 #include "lowtide/train/optimizer.h"
 
 namespace lowtide {
 
-// A checkpoint is a safetensors file: the tensors by name, and the rest of the state as JSON in the header's
-// metadata under "lowtide". The same state gives the same bytes.
+// A checkpoint is a sealed safetensors file: the tensors by name, and the rest of the state in its header. The same state
+// gives the same bytes.
 void write_checkpoint(const std::filesystem::path& path, const NamedTensors& tensors, const Json& state);
 
-Json read_checkpoint_state(const std::filesystem::path& path);
-
-// Copies the file's tensors into these. UserError where one is missing or has another shape or type.
+// Copies the file's tensors into these. UserError where one is missing or has another shape or type, or where a byte of
+// the file is not the one that was written.
 void read_checkpoint_tensors(const std::filesystem::path& path, const NamedTensors& tensors);
 
 // Parameters and buffers of a model, named "model.…".

@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/whole_number.h"
 
 namespace lowtide {
 
@@ -86,7 +87,7 @@ Json LearningRate::state() const {
 void LearningRate::restore(const Json& state) {
   if (!listens()) return;
   if (!state.at("lowest").is_null()) lowest_ = state.at("lowest").get<double>();
-  falls_ = state.at("falls");
+  falls_ = whole_number(state, "falls", 0, kMostCounted, "state of the learning rate");
 }
 
 }  // namespace lowtide

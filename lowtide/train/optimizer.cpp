@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "lowtide/base/whole_number.h"
 #include "lowtide/train/update.h"
 
 namespace lowtide {
@@ -100,7 +101,9 @@ class Adam final : public Optimizer {
     return all;
   }
   Json state() const override { return {{"steps", steps_}}; }
-  void restore(const Json& state) override { steps_ = state.at("steps"); }
+  void restore(const Json& state) override {
+    steps_ = whole_number(state, "steps", 0, kMostCounted, "state of adam");
+  }
 
  private:
   static constexpr double kEpsilon = 1e-8;

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <system_error>
 
@@ -21,21 +22,17 @@ constexpr std::size_t kMaxRunFileBytes = std::size_t{1} << 28;  // a landscape o
 constexpr std::string_view kCheckpointPrefix = "step-";
 constexpr std::string_view kCheckpointSuffix = ".safetensors";
 
+std::string checkpoint_name(std::int64_t step) {
+  return fmt::format("{}{:08}{}", kCheckpointPrefix, step, kCheckpointSuffix);
+}
+
 FileDescriptor take_lock(const RunPaths& paths) {
   FileDescriptor lock = open_for_writing(paths.lock(), O_CLOEXEC);
   if (flock(lock.number(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) throw cannot_write(paths.lock(), errno);
     throw UserError(fmt::format("{}: another process is writing this run", paths.folder.string()));
   }
   return lock;
-}
-
-std::optional<std::int64_t> step_of(const std::string& name) {
-  if (!name.starts_with(kCheckpointPrefix) || !name.ends_with(kCheckpointSuffix)) return std::nullopt;
-  const char* first = name.data() + kCheckpointPrefix.size();
-  const char* last = name.data() + name.size() - kCheckpointSuffix.size();
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(first, last, step);
-  return error == std::errc() && end == last && first != last ? std::optional(step) : std::nullopt;
 }
 
 }  // namespace
@@ -46,18 +43,29 @@ void make_folders(const fs::path& folder) {
   if (error) throw UserError(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
 }
 
-fs::path RunPaths::checkpoint(std::int64_t step) const {
-  return checkpoints() / fmt::format("{}{:08}{}", kCheckpointPrefix, step, kCheckpointSuffix);
+fs::path RunPaths::checkpoint(std::int64_t step) const { return checkpoints() / checkpoint_name(step); }
+
+std::optional<std::int64_t> step_of_checkpoint(const fs::path& file) {
+  const std::string name = file.filename().string();
+  if (!name.starts_with(kCheckpointPrefix)) return std::nullopt;
+  std::int64_t step = 0;
+  std::from_chars(name.data() + kCheckpointPrefix.size(), name.data() + name.size(), step);
+  return step >= 0 && name == checkpoint_name(step) ? std::optional(step) : std::nullopt;
 }
 
 std::vector<std::int64_t> checkpoint_steps(const RunPaths& paths) {
   std::vector<std::int64_t> steps;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(paths.checkpoints(), error)) {
-    if (const auto step = step_of(entry.path().filename().string())) steps.push_back(*step);
+  if (!file_exists(paths.checkpoints())) return steps;
+  for (const fs::path& file : folder_entries(paths.checkpoints())) {
+    if (const auto step = step_of_checkpoint(file)) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
+}
+
+bool has_begun(const RunPaths& paths) {
+  return file_exists(paths.result()) || !checkpoint_steps(paths).empty() ||
+         (file_exists(paths.metrics()) && fs::file_size(paths.metrics()) > 0);
 }
 
 Json read_run_file(const fs::path& path) {
@@ -80,10 +88,10 @@ RunFolder::RunFolder(const fs::path& folder, FileDescriptor lock) : paths_{folde
 
 RunFolder RunFolder::create(const fs::path& folder, const Json& run) {
   const RunPaths paths{folder};
-  if (fs::exists(paths.run())) {
-    throw UserError(
-        fmt::format("{} holds a run already; continue it with --resume, remove it, or choose another --out",
-                    folder.string()));
+  if (has_begun(paths)) {
+    throw UserError(fmt::format(
+        "{} holds a run already{}, remove it, or choose another --out", folder.string(),
+        file_exists(paths.run()) ? "; continue it with --resume" : ", which lacks its run.json: mend that"));
   }
   make_folders(paths.checkpoints());
   RunFolder result(folder, take_lock(paths));
@@ -97,14 +105,14 @@ RunFolder RunFolder::resume(const fs::path& folder, std::int64_t step) {
   const RunPaths paths{folder};
   make_folders(paths.checkpoints());
   RunFolder result(folder, take_lock(paths));
-  if (fs::exists(paths.metrics())) {
+  if (file_exists(paths.metrics())) {
     truncate_jsonl(paths.metrics(), [&](const Json& line) {
       const auto logged = line.find("step");
       if (logged == line.end()) return true;
       if (!logged->is_number_integer())
         throw UserError(fmt::format("{}: a line's step is {}, not a whole number; the file is damaged",
                                     paths.metrics().string(), logged->dump()));
-      return logged->get<std::int64_t>() <= step && !line.value("final", false);
+      return logged->get<std::int64_t>() <= step && !line.contains("final");
     });
   }
   result.metrics_.emplace(paths.metrics());
@@ -132,7 +140,7 @@ void RunFolder::keep_last_checkpoints(int count) const {
   const std::vector<std::int64_t> steps = checkpoint_steps(paths_);
   const auto surplus = static_cast<std::ptrdiff_t>(steps.size()) - count;
   for (std::ptrdiff_t i = 0; i < surplus; ++i)
-    fs::remove(paths_.checkpoint(steps[static_cast<std::size_t>(i)]));
+    remove_file(paths_.checkpoint(steps[static_cast<std::size_t>(i)]));
 }
 
 }  // namespace lowtide

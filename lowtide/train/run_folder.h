@@ -32,8 +32,14 @@ struct RunPaths {
 // Makes a folder and those above it, where they are missing; UserError where that fails.
 void make_folders(const std::filesystem::path& folder);
 
-// Steps that have a checkpoint, rising.
+// The step in the name of a checkpoint's file; nothing for any other file.
+std::optional<std::int64_t> step_of_checkpoint(const std::filesystem::path& file);
+
+// Steps that have a checkpoint, rising. A folder that cannot be read is a UserError, not one without checkpoints.
 std::vector<std::int64_t> checkpoint_steps(const RunPaths& paths);
+
+// Whether a run has left anything to lose: a line of metrics, a checkpoint, a result. A start that failed has not.
+bool has_begun(const RunPaths& paths);
 
 // The JSON object in a file of a run folder; UserError where it is missing or damaged.
 Json read_run_file(const std::filesystem::path& path);
@@ -44,7 +50,8 @@ Recipe read_run_recipe(const RunPaths& paths);
 // A run folder that this process writes to, and no other: a second one is refused.
 class RunFolder {
  public:
-  // A new run: UserError if the folder holds one already. `run` is the content of run.json.
+  // A new run, also in the place of a start that failed: UserError if the folder holds one that has begun. `run` is the
+  // content of run.json.
   static RunFolder create(const std::filesystem::path& folder, const Json& run);
   // Continues after `step`: what was logged later is dropped, and so are final evaluations, which follow the
   // last checkpoint.

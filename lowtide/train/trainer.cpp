@@ -9,6 +9,7 @@
 #include <ctime>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/whole_number.h"
 #include "lowtide/cost/bit_operations.h"
 #include "lowtide/engine/engine.h"
 #include "lowtide/train/checkpoint.h"
@@ -18,8 +19,6 @@ namespace lowtide {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr int kCheckpointFormat = 1;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -125,15 +124,17 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
 
 void Trainer::open_folder(const std::filesystem::path& folder, bool resume) {
   const RunPaths paths{folder};
-  if (!resume || !std::filesystem::exists(paths.run())) {
+  if (!resume || !file_exists(paths.run()) || !has_begun(paths)) {
     run_folder_ = RunFolder::create(folder, run_json(recipe_, spec_, program_));
     return;
   }
   const std::vector<std::int64_t> steps = checkpoint_steps(paths);
   if (!steps.empty()) restore_checkpoint(paths.checkpoint(steps.back()));
   run_folder_ = RunFolder::resume(folder, step_);
-  for (const Json& line : read_jsonl(paths.metrics()).lines)
-    seconds_before_ = line.value("seconds", seconds_before_);
+  for (const Json& line : read_jsonl(paths.metrics()).lines) {
+    if (const auto seconds = line.find("seconds"); seconds != line.end() && seconds->is_number())
+      seconds_before_ = *seconds;
+  }
 }
 
 void Trainer::train_one_step() {
@@ -276,22 +277,41 @@ void Trainer::save_checkpoint() {
   run_folder_->keep_last_checkpoints(recipe_.keep_checkpoints);
 }
 
+// The checkpoint of another recipe would be trained on with this one's learning rate, data or schedule.
+void Trainer::check_recipe(const Json& state) const {
+  const Recipe stored = recipe_from_json(state.at("recipe"), "its state");
+  const Json was = essence(stored), is = essence(recipe_);
+  for (const std::string& key : differences(stored, recipe_)) {
+    throw UserError(
+        fmt::format("it was written with {} {}, and run.json has {}; mend run.json, or start anew", key,
+                    was.at(key).dump(), is.at(key).dump()));
+  }
+  whole_number(state, "total_steps", total_, total_, "its state");
+}
+
+void Trainer::restore_state(const Json& state) {
+  step_ = state.at("step");
+  schedule_->restore(state.at("schedule"));
+  task_->restore(state.at("task"));
+  rate_.restore(state.at("rate"));
+  optimizer_->restore(state.at("optimizer"));
+  average_.restore(state.at("average"));
+  ledger_.restore(state.at("ledger"));
+  const Json& since_log = state.at("since_log");
+  sums_.loss.fill_(since_log.at("loss").get<double>());
+  sums_.correct.fill_(since_log.at("correct").get<double>());
+  sums_.steps = whole_number(since_log, "steps", 0, step_, "sums since the last line");
+  sums_.items = whole_number(since_log, "items", 0, kMostCounted, "sums since the last line");
+  sums_.judged = whole_number(since_log, "judged", 0, kMostCounted, "sums since the last line");
+}
+
 void Trainer::restore_checkpoint(const std::filesystem::path& path) {
   const Json state = read_checkpoint_state(path);
   try {
-    step_ = state.at("step");
-    schedule_->restore(state.at("schedule"));
-    task_->restore(state.at("task"));
-    rate_.restore(state.at("rate"));
-    optimizer_->restore(state.at("optimizer"));
-    average_.restore(state.at("average"));
-    ledger_.restore(state.at("ledger"));
-    const Json& since_log = state.at("since_log");
-    sums_.loss.fill_(since_log.at("loss").get<double>());
-    sums_.correct.fill_(since_log.at("correct").get<double>());
-    sums_.steps = since_log.at("steps");
-    sums_.items = since_log.at("items");
-    sums_.judged = since_log.at("judged");
+    check_recipe(state);
+    restore_state(state);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", path.string(), error.what()));
   } catch (const Json::exception& error) {
     throw UserError(
         fmt::format("{}: its state is not one of this program ({})", path.string(), error.what()));

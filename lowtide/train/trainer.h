@@ -54,6 +54,8 @@ class Trainer {
   void evaluate_if_due();
   Evaluation evaluate_and_log(Split split);
   void save_checkpoint();
+  void check_recipe(const Json& state) const;
+  void restore_state(const Json& state);
   void restore_checkpoint(const std::filesystem::path& path);
   Json checkpoint_state() const;
   NamedTensors checkpoint_tensors() const;

@@ -1,5 +1,7 @@
 #include "lowtide/train/weight_average.h"
 
+#include "lowtide/base/whole_number.h"
+
 namespace lowtide {
 
 WeightAverage::WeightAverage(torch::nn::Module& model, std::int64_t first_step, std::int64_t every)
@@ -30,7 +32,7 @@ void WeightAverage::copy_to_model() {
 NamedTensors WeightAverage::tensors() const { return mean_; }
 
 void WeightAverage::restore(const Json& state) {
-  count_ = state.at("count");
+  count_ = whole_number(state, "count", 0, kMostCounted, "state of averaging");
   if (count_ > 0 && mean_.empty()) start();
 }
 

@@ -1,107 +1,21 @@
 // The program as a user has it: real processes, signals, full disks, wrong input.
+#include "tests/cli/program.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <stdexcept>
 #include <thread>
 
 #include "lowtide/base/json.h"
-#include "lowtide/train/run_folder.h"
-#include "tests/io/scratch.h"
-#include "tests/train/small_run.h"
 
 namespace lowtide {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Finished {
-  int code = 0;  // exit code, or 128 + signal
-  std::string out, error;
-};
-
-// A run of the program in a process of its own, with its output in files.
-class Process {
- public:
-  Process(const fs::path& folder, const std::vector<std::string>& arguments,
-          rlim_t largest_file = RLIM_INFINITY)
-      : out_(folder / "stdout"), error_(folder / "stderr") {
-    pid_ = fork();
-    if (pid_ < 0) throw std::runtime_error("fork failed");  // kill(-1) would reach every process of the user
-    if (pid_ != 0) return;
-    if (freopen(out_.c_str(), "w", stdout) == nullptr || freopen(error_.c_str(), "w", stderr) == nullptr)
-      _exit(99);
-    if (largest_file != RLIM_INFINITY) {
-      const rlimit limit{largest_file, largest_file};
-      setrlimit(RLIMIT_FSIZE, &limit);
-      signal(SIGXFSZ, SIG_IGN);
-    }
-    std::vector<char*> argv{const_cast<char*>(LOWTIDE_PROGRAM)};
-    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-    argv.push_back(nullptr);
-    execv(argv[0], argv.data());
-    _exit(99);
-  }
-
-  void send(int number) const { kill(pid_, number); }
-
-  Finished wait() {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    return {code, file_bytes(out_), file_bytes(error_)};
-  }
-
- private:
-  fs::path out_, error_;
-  pid_t pid_;
-};
-
-class Program : public testing::Test {
- protected:
-  Program() {
-    write_small_dataset(folder_ / "data");
-    std::ofstream(recipe_) << to_toml(small_recipe(folder_ / "data"));
-  }
-
-  Finished run(const std::vector<std::string>& arguments, rlim_t largest_file = RLIM_INFINITY) {
-    return Process(folder_.path(), arguments, largest_file).wait();
-  }
-
-  std::vector<std::string> train_arguments(const fs::path& out,
-                                           const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments{"train", "--recipe", recipe_.string(), "--out", out.string()};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-
-  // The last checkpoint of an uninterrupted run with these further arguments.
-  std::string uninterrupted(std::int64_t steps, const std::vector<std::string>& more) {
-    const fs::path out = folder_ / "uninterrupted";
-    const Finished finished = run(train_arguments(out, more));
-    EXPECT_EQ(finished.code, 0) << finished.error;
-    return file_bytes(RunPaths{out}.checkpoint(steps));
-  }
-
-  // A user's mistake: exit code 2, one line that says this.
-  void expect_mistake(const std::vector<std::string>& arguments, const std::string& message) {
-    const Finished finished = run(arguments);
-    EXPECT_EQ(finished.code, 2) << finished.error;
-    EXPECT_NE(finished.error.find(message), std::string::npos) << finished.error;
-    EXPECT_EQ(std::count(finished.error.begin(), finished.error.end(), '\n'), 1) << finished.error;
-  }
-
-  const ScratchFolder folder_;
-  const fs::path recipe_ = folder_ / "small.toml";
-};
 
 TEST_F(Program, KilledAtAnyMomentEndsAsIfItHadNotBeen) {
   const std::vector<std::string> longer{"--steps", "400", "--checkpoint-every", "10"};
@@ -128,9 +42,7 @@ TEST_F(Program, SigtermSavesFirst) {
   const std::string expected = uninterrupted(400, longer);
   const fs::path out = folder_ / "stopped";
   Process process(folder_.path(), train_arguments(out, longer));
-  while (!fs::exists(RunPaths{out}.metrics()) || fs::file_size(RunPaths{out}.metrics()) == 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  wait_for_metrics(RunPaths{out});
   process.send(SIGTERM);
   const Finished stopped = process.wait();
   EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.error;
@@ -144,9 +56,11 @@ TEST_F(Program, FullDiskLosesNothing) {
   const std::string expected = uninterrupted(40, {});
   const fs::path out = folder_ / "full";
   // A checkpoint of this network takes 0.6 MB: none fits.
-  const Finished full = run(train_arguments(out), 300'000);
-  EXPECT_EQ(full.code, 2);
-  EXPECT_NE(full.error.find("cannot write"), std::string::npos) << full.error;
+  const auto no_more = [] {
+    const rlimit limit{300'000, 300'000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  };
+  expect_mistake(train_arguments(out), "File too large; free some space", no_more);
   EXPECT_TRUE(checkpoint_steps(RunPaths{out}).empty());
   const Finished resumed = run(train_arguments(out, {"--resume"}));
   EXPECT_EQ(resumed.code, 0) << resumed.error;

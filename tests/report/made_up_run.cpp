@@ -151,8 +151,11 @@ class Writer {
   void write_checkpoint(std::int64_t step) const {
     const float weight = 1;
     const TensorView tensor{"model.conv1.weight", DType::kF32, {1}, std::as_bytes(std::span(&weight, 1))};
-    write_safetensors(paths_.checkpoint(step), std::span(&tensor, 1),
-                      {{"lowtide", Json{{"step", step}, {"ledger", ledger_.state()}}.dump()}});
+    write_safetensors(
+        paths_.checkpoint(step), std::span(&tensor, 1),
+        {{"lowtide",
+          Json{{"format", 1}, {"step", step}, {"total_steps", run_.steps}, {"ledger", ledger_.state()}}
+              .dump()}});
   }
 
   // A bowl with a ridge, deeper and wider for higher bits.

@@ -186,8 +186,19 @@ TEST(StudyFolder, HoldsItsDefinition) {
   { const StudyFolder taken(folder / "study", same); }
   Study changed = study;
   changed.recipe.lr = 0.5;
+  write_finished(folder / "study" / members(study)[0].name);
   EXPECT_TRUE(contains(user_error([&] { StudyFolder(folder / "study", changed); }),
                        "lr is 0.1 in this study, but 0.5 was asked for"));
+}
+
+TEST(StudyFolder, OfWhichNoRunHasBegunMayBeCorrected) {
+  const ScratchFolder folder;
+  Study study = small_study();
+  { const StudyFolder taken(folder / "study", study); }
+  write_started(folder / "study" / members(study)[0].name);
+  study.recipe.data_dir = "the right one";
+  { const StudyFolder taken(folder / "study", study); }
+  EXPECT_EQ(read_study(folder / "study").recipe.data_dir, "the right one");
 }
 
 TEST(StudyFolder, IsTakenByOneProcess) {

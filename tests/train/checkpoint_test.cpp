@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <limits>
+
 #include "lowtide/io/safetensors.h"
 #include "tests/io/scratch.h"
 #include "tests/testing.h"
@@ -23,7 +26,9 @@ NamedTensors zeros_like(const NamedTensors& tensors) {
   return zeros;
 }
 
-const Json kState{{"step", 1234567890123}, {"loss", 0.1}, {"name", "α \"β\""}, {"list", {1, 2, 3}}};
+const Json kState{
+    {"format", kCheckpointFormat}, {"step", 1234567890123}, {"total_steps", 1234567890124}, {"loss", 0.1},
+    {"name", "α \"β\""},           {"list", {1, 2, 3}}};
 
 class Checkpoint : public testing::Test {
  protected:
@@ -97,6 +102,80 @@ TEST_F(Checkpoint, ForeignAndDamagedFilesAreTold) {
   write_atomically(path_, std::string_view(whole).substr(0, whole.size() - 1));
   EXPECT_TRUE(contains(reading(), path_.string()));
   EXPECT_TRUE(contains(user_error([&] { read_checkpoint_tensors(path_, some_tensors()); }), path_.string()));
+}
+
+void read_all(const std::filesystem::path& path) {
+  read_checkpoint_state(path);
+  read_checkpoint_tensors(path, zeros_like(some_tensors()));
+}
+
+TEST_F(Checkpoint, EveryChangedBitIsNoticed) {
+  write_checkpoint(path_, some_tensors(), kState);
+  read_all(path_);
+  const std::string whole = read_text_file(path_);
+  std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+  const auto put = [&](std::size_t at, int byte) {
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put(static_cast<char>(byte)).flush();
+  };
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    for (int bit = 0; bit < 8; ++bit) {
+      put(at, whole[at] ^ (1 << bit));
+      EXPECT_THROW(read_all(path_), UserError) << "byte " << at << ", bit " << bit;
+    }
+    put(at, whole[at]);
+  }
+  read_all(path_);
+}
+
+TEST_F(Checkpoint, AnotherProgramsReaderSeesTwoMoreStrings) {
+  write_checkpoint(path_, some_tensors(), kState);
+  const SafetensorsFile file(path_);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : file.metadata()) keys.push_back(key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"data_xxh128", "header_xxh128", "lowtide"}));
+  EXPECT_EQ(file.tensors().size(), some_tensors().size());
+}
+
+TEST_F(Checkpoint, FilesFromBeforeThereWereDigestsAreRead) {
+  const NamedTensors written{{"w", normal({3}, 4)}};
+  const TensorView view{
+      "w", DType::kF32, {3}, {static_cast<const std::byte*>(written[0].second.data_ptr()), 12}};
+  Json state = kState;
+  state["format"] = 1;
+  write_safetensors(path_, std::span(&view, 1), {{"lowtide", state.dump()}});
+  EXPECT_EQ(read_checkpoint_state(path_), state);
+  const NamedTensors read = zeros_like(written);
+  read_checkpoint_tensors(path_, read);
+  EXPECT_TRUE(same(read[0].second, written[0].second));
+}
+
+TEST_F(Checkpoint, StateThatCannotBeIsTold) {
+  const std::filesystem::path path = folder_ / "step-00000015.safetensors";
+  const auto reading = [&](const std::string& key, const Json& value, int format) {
+    Json state{{"format", format}, {"step", 15}, {"total_steps", 40}};
+    state[key] = value;
+    write_checkpoint(path, {}, state);
+    return user_error([&] { read_checkpoint_state(path); });
+  };
+  for (const int format : {1, 2}) {
+    for (const Json& step : {Json(99), Json(-5), Json(1.5), Json(1e18), Json(15.0), Json("15"), Json(),
+                             Json(std::numeric_limits<std::uint64_t>::max())})
+      EXPECT_TRUE(
+          contains(reading("step", step, format), path.string(), "step is " + step.dump(), "from 0 to 40"));
+    EXPECT_TRUE(contains(reading("step", 16, format), path.string(), "step is 16; expected 15"));
+    EXPECT_TRUE(contains(reading("total_steps", 14, format), "step is 15", "from 0 to 14"));
+    EXPECT_TRUE(contains(reading("total_steps", 40.5, format), "total_steps is 40.5"));
+  }
+  for (const Json& format : {Json(3), Json(0), Json(1.5), Json("2"), Json()})
+    EXPECT_TRUE(contains(reading("format", format, 2), path.string(), "format is", "from 1 to 2"));
+  write_checkpoint(path, {}, {{"step", 15}, {"total_steps", 40}});
+  EXPECT_TRUE(contains(user_error([&] { read_checkpoint_state(path); }), "format is missing"));
+}
+
+TEST_F(Checkpoint, WithoutItsSealANewCheckpointIsRefused) {
+  write_safetensors(path_, {}, {{"lowtide", kState.dump()}});
+  EXPECT_TRUE(contains(user_error([&] { read_checkpoint_state(path_); }), path_.string(), "its header"));
 }
 
 TEST_F(Checkpoint, AnUnknownTypeIsABrokenInvariant) {

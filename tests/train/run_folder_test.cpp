@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "tests/io/scratch.h"
 
@@ -48,6 +49,25 @@ TEST_F(RunFolders, CreateRefusesAFolderThatHoldsARun) {
   const std::string message = user_error([&] { RunFolder::create(paths_.folder, kRun); });
   EXPECT_TRUE(contains(message, paths_.folder.string(), "holds a run already", "--resume", "--out"));
   EXPECT_EQ(logged_steps().size(), 5) << "the run that is there stays";
+}
+
+TEST_F(RunFolders, CreateTakesThePlaceOfAStartThatFailed) {
+  { const RunFolder failed = RunFolder::create(paths_.folder, {{"format", 1}, {"recipe", {{"lr", 1e30}}}}); }
+  EXPECT_FALSE(has_begun(paths_));
+  { RunFolder::create(paths_.folder, kRun).log({{"step", 1}, {"loss", 0.5}}); }
+  EXPECT_EQ(read_run_file(paths_.run()), kRun);
+  EXPECT_TRUE(has_begun(paths_));
+  EXPECT_TRUE(contains(user_error([&] { RunFolder::create(paths_.folder, kRun); }), "holds a run already"));
+}
+
+TEST_F(RunFolders, WhatARunLeftIsNotMixedWithANewOne) {
+  make_finished_run();
+  fs::remove(paths_.metrics());
+  EXPECT_FALSE(has_begun(paths_));
+  make_checkpoint(paths_.checkpoint(90).filename());
+  EXPECT_TRUE(contains(user_error([&] { RunFolder::create(paths_.folder, kRun); }), "holds a run already"));
+  fs::remove(paths_.run());
+  EXPECT_TRUE(contains(user_error([&] { RunFolder::create(paths_.folder, kRun); }), "lacks its run.json"));
 }
 
 TEST_F(RunFolders, CreateTellsOfAFolderThatCannotBe) {
@@ -120,6 +140,45 @@ TEST_F(RunFolders, KeepsTheLastCheckpoints) {
   EXPECT_TRUE(fs::exists(paths_.checkpoints() / "notes.txt"));
   run.keep_last_checkpoints(1);
   EXPECT_EQ(checkpoint_steps(paths_), (std::vector<std::int64_t>{20000}));
+}
+
+TEST_F(RunFolders, ACheckpointThatCannotBeRemovedIsTold) {
+  const RunFolder run = RunFolder::create(paths_.folder, kRun);
+  fs::create_directory(paths_.checkpoint(1));
+  make_checkpoint(paths_.checkpoint(2).filename());
+  EXPECT_TRUE(contains(user_error([&] { run.keep_last_checkpoints(1); }), "cannot remove",
+                       paths_.checkpoint(1).string()));
+}
+
+TEST_F(RunFolders, CheckpointsThatCannotBeReadAreNotNone) {
+  const auto reading = [&] { return user_error([&] { checkpoint_steps(paths_); }); };
+  fs::create_directories(paths_.folder);
+  fs::create_symlink("checkpoints", paths_.checkpoints());
+  EXPECT_TRUE(contains(reading(), paths_.checkpoints().string(), "Too many levels of symbolic links"));
+  fs::remove(paths_.checkpoints());
+  fs::create_symlink("/nowhere/on/a/disk/that/is/not/mounted", paths_.checkpoints());
+  EXPECT_TRUE(contains(reading(), paths_.checkpoints().string()));
+  fs::remove(paths_.checkpoints());
+  write_atomically(paths_.checkpoints(), "a file");
+  EXPECT_TRUE(contains(reading(), paths_.checkpoints().string(), "a file, not a folder"));
+}
+
+TEST_F(RunFolders, ForbiddenCheckpointsAreNotNone) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  fs::create_directories(paths_.checkpoints());
+  fs::permissions(paths_.checkpoints(), fs::perms::none);
+  EXPECT_TRUE(contains(user_error([&] { checkpoint_steps(paths_); }), paths_.checkpoints().string(),
+                       "permission denied"));
+  fs::permissions(paths_.checkpoints(), fs::perms::owner_all);
+}
+
+TEST_F(RunFolders, OnlyItsOwnNameIsACheckpoints) {
+  EXPECT_EQ(step_of_checkpoint("a/step-00000042.safetensors"), 42);
+  EXPECT_EQ(step_of_checkpoint("step-123456789.safetensors"), 123456789);
+  for (const char* other :
+       {"step-42.safetensors", "step--0000005.safetensors", "step-00000042.safetensors.old",
+        "step-99999999999999999999.safetensors", "step-0000004x.safetensors", "best.safetensors"})
+    EXPECT_EQ(step_of_checkpoint(other), std::nullopt) << other;
 }
 
 TEST_F(RunFolders, CheckpointsAreNamedSoThatTheySort) {

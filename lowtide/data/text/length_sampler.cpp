@@ -10,6 +10,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/json_reason.h"
 #include "lowtide/base/random.h"
+#include "lowtide/base/whole_number.h"
 
 namespace lowtide {
 namespace {
@@ -76,10 +77,11 @@ void LengthSampler::restore(const Json& state) {
     throw UserError(
         fmt::format("sampler state: {}; expected seed, items, batch and position", json_reason(error)));
   }
-  if (seed != seed_ || items != this->items() || batch != batch_ || position < 0) {
+  if (seed != seed_ || items != this->items() || batch != batch_ ||
+      !is_whole_number(state.at("position"), 0, kMostCounted)) {
     throw UserError(fmt::format(
         "sampler state of seed {}, {} items, batch {}, position {}; expected seed {}, {} items, batch {}",
-        seed, items, batch, position, seed_, this->items(), batch_));
+        seed, items, batch, state.at("position").dump(), seed_, this->items(), batch_));
   }
   position_ = position;
 }

@@ -6,6 +6,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/json_reason.h"
+#include "lowtide/base/whole_number.h"
 
 namespace lowtide {
 
@@ -56,11 +57,12 @@ void TextBatches::restore(const Json& state) {
     throw UserError(fmt::format("position in the text: {}; expected tokens, batch, length and position",
                                 json_reason(error)));
   }
-  if (tokens != tokens_.size() || batch != batch_ || length != length_ || position < 0) {
+  if (tokens != tokens_.size() || batch != batch_ || length != length_ ||
+      !is_whole_number(state.at("position"), 0, kMostCounted)) {
     throw UserError(
         fmt::format("position {} in a text of {} tokens, batch {}, length {}; expected {} tokens, batch {}, "
                     "length {}",
-                    position, tokens, batch, length, tokens_.size(), batch_, length_));
+                    state.at("position").dump(), tokens, batch, length, tokens_.size(), batch_, length_));
   }
   position_ = position;
 }
