@@ -114,6 +114,7 @@ Json to_json(const Entry& entry, std::int64_t steps) {
           {"mean_bits", entry.summary.mean_bits},
           {"relative_cost", entry.summary.relative_cost},
           {"saving", entry.summary.saving},
+          {"saving_against", static_line(peak_bits(spec))},
           {"runs", std::move(runs)}};
 }
 
@@ -123,10 +124,9 @@ void print_drawing(const Entry& entry, std::int64_t steps) {
              text_plot(summary.runs, terminal_charset()));
   fmt::print("mean bits      {:.3f}\n", summary.mean_bits);
   fmt::print("relative cost  {:.4f}   of fp32\n", summary.relative_cost);
-  const Bits highest = entry.spec.highest();
-  if (is_fp32(highest)) return;
-  fmt::print("saving         {:.2f} %  against static {} grad={}\n", 100.0 * summary.saving, highest.forward,
-             highest.backward);
+  if (to_string(entry.spec) == "fp32") return;
+  fmt::print("saving         {:.2f} %  against {}\n", 100.0 * summary.saving,
+             static_line(peak_bits(entry.spec)));
   if (entry.spec.name == "progressive") {
     fmt::print(
         "\nIt climbs when the loss stops falling, which only training can tell: drawn here as if it never\n"
@@ -143,8 +143,7 @@ void print_table(const std::vector<Entry>& entries, std::int64_t steps) {
                100.0 * entry.summary.saving, entry.group, entry.summary.mean_bits,
                entry.summary.relative_cost, find_cyclic(entry.spec.name)->description);
   }
-  const Bits highest = entries[0].spec.highest();
-  fmt::print("\nsaving: against static {} grad={}\n", highest.forward, highest.backward);
+  fmt::print("\nsaving: against {}\n", static_line(peak_bits(entries[0].spec)));
 }
 
 void write_svg(const std::string& path, const std::vector<Entry>& entries) {

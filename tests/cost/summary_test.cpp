@@ -50,7 +50,21 @@ TEST(Summary, OthersByHand) {
   EXPECT_EQ(summary_of("static 8 grad=6", 10).saving, 0.0);
   EXPECT_EQ(summary_of("fp32", 10).relative_cost, 1.0);
   EXPECT_EQ(summary_of("fp32", 10).mean_bits, 32.0);
-  EXPECT_LT(summary_of("delayed 50% at=fp32 static 8", 10).saving, 0.0);
+}
+
+TEST(Summary, ASavingIsToldAgainstTheHighestBitsThatOccur) {
+  // 377 of 1000 steps at 8 bits, 192 each; the rest at 5, 25 + 2 · 40 = 105.
+  const ScheduleSummary falling = summary_of("delayed 377 at=8 static 5 grad=8", 1000);
+  EXPECT_DOUBLE_EQ(falling.saving, 1 - (377 * 192 + 623 * 105) / (1000.0 * 192));
+  EXPECT_DOUBLE_EQ(summary_of("delayed 50% at=fp32 static 8", 10).saving, 1 - (1 + 0.0625) / 2);
+  // Without `at`, at fewer bits or for no time at all, the highest are those of the schedule that follows.
+  EXPECT_EQ(peak_bits(parse_schedule("delayed 10 RR 3:5 grad=6")), (Bits{5, 6}));
+  EXPECT_EQ(peak_bits(parse_schedule("delayed 10 at=4 RR 3:8 grad=6:7")), (Bits{8, 7}));
+  EXPECT_EQ(peak_bits(parse_schedule("delayed 0 at=8 static 5 grad=6")), (Bits{5, 6}));
+  EXPECT_EQ(peak_bits(parse_schedule("delayed 0% at=8 static 5 grad=6")), (Bits{5, 6}));
+  EXPECT_EQ(peak_bits(parse_schedule("progressive 3,4,9 grad=8")), (Bits{9, 8}));
+  EXPECT_EQ(static_line({8, 6}), "static 8 grad=6");
+  EXPECT_EQ(static_line({}), "fp32");
 }
 
 TEST(Summary, AMillionStepsAreQuick) {
