@@ -17,7 +17,7 @@ struct ProgressLine {
   Bits bits;
   double rate = 0;
   double items_per_second = 0, seconds_per_step = 0;
-  double relative_cost = 0;  // of the run so far
+  double relative_cost = 0;  // of the run so far, each layer at the bits it ran at
 };
 
 // What a person sees of a run: on a terminal one line that is drawn over, elsewhere plain lines.

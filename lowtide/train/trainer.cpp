@@ -10,7 +10,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/whole_number.h"
-#include "lowtide/cost/bit_operations.h"
+#include "lowtide/cost/summary.h"
 #include "lowtide/engine/engine.h"
 #include "lowtide/train/checkpoint.h"
 #include "lowtide/train/signals.h"
@@ -110,7 +110,7 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
     train_one_step();
     const bool last = step_ == total_;
     const int signal = StopSignals::received();
-    if (due(recipe_.log_every) || last) log_metrics();
+    if (due(recipe_.log_every) || last || bits_will_change()) log_metrics();
     if (!last) evaluate_if_due();
     if (due(recipe_.checkpoint_every) || last || signal != 0) save_checkpoint();
     if (signal != 0 && !last) {
@@ -188,14 +188,17 @@ void Trainer::log_metrics() {
   line.rate = rate_.at(step_ - 1);
   line.items_per_second = items / elapsed;
   line.seconds_per_step = elapsed / steps;
-  line.relative_cost = relative_cost();
+  const BitOperations paper = ledger_.paper(), actual = ledger_.actual();
+  line.relative_cost = relative_cost(actual, ledger_.macs());
   progress_.update(line);
   Json logged{{"step", step_},
               {"loss", line.loss},
               {"lr", line.rate},
               {"bits", line.bits.forward},
               {"grad_bits", line.bits.backward},
-              {"relative_cost", line.relative_cost},
+              {"relative_cost", relative_cost(paper, ledger_.macs())},
+              {"gbitops_paper", gbitops(paper.total())},
+              {"gbitops_actual", gbitops(actual.total())},
               {"items_per_s", line.items_per_second},
               {"seconds", seconds()}};
   if (line.metric) logged[task_->metric_name()] = *line.metric;
@@ -232,11 +235,6 @@ Evaluation Trainer::evaluate_and_log(Split split) {
   run_folder_->log(line);
   last_log_ += Clock::now() - before;  // the images a second are those of training
   return evaluation;
-}
-
-double Trainer::relative_cost() const {
-  const auto at_fp32 = static_cast<double>(ledger_.macs() * kRelativeCostDenominator);
-  return static_cast<double>(ledger_.paper().total()) / at_fp32;
 }
 
 double Trainer::seconds() const { return seconds_before_ + seconds_between(started_, Clock::now()); }
@@ -338,7 +336,7 @@ Json Trainer::finish() {
       {"test", test.metric},
       {"test_loss", test.loss},
       {"eval_bits", eval_bits_.forward},
-      {"relative_cost", relative_cost()},
+      {"relative_cost", relative_cost(ledger_.paper(), ledger_.macs())},
       {"gbitops",
        {{"paper", gbitops(ledger_.paper().total())}, {"actual", gbitops(ledger_.actual().total())}}},
       {"bitops",

@@ -62,8 +62,11 @@ class Trainer {
   Json finish();
   void use_averaged_weights();
   bool due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
+  // A closed loop's bits are known from the lines alone: so a line ends where they do.
+  bool bits_will_change() const {
+    return schedule_->is_stateful() && schedule_->at(step_) != schedule_->at(step_ - 1);
+  }
   bool plateau_is_due() const { return rate_.listens() && due(plateau_every_); }
-  double relative_cost() const;
   double seconds() const;
 
   Recipe recipe_;

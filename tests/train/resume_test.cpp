@@ -86,6 +86,24 @@ TEST_F(SmallRun, Learns) {
   EXPECT_GT(result.at("test").get<double>(), 0.9);  // a tenth by chance
 }
 
+// What a closed loop did is drawn from its lines, however seldom they are logged.
+TEST_F(SmallRun, LinesOfAClosedLoopEndWhereItsBitsChange) {
+  recipe_.schedule = "progressive 3,4,6,8 grad=8 window=4 threshold=0.2 patience=1";
+  recipe_.log_every = 1000;
+  train(recipe_, folder_ / "run");
+  const RunPaths paths{folder_ / "run"};
+  const Json climbs = read_checkpoint_state(paths.checkpoint(recipe_.steps)).at("schedule").at("climbs");
+  ASSERT_GE(climbs.size(), 2u);
+  std::vector<std::pair<std::int64_t, int>> expected, logged;
+  const std::vector<int> levels{3, 4, 6, 8};
+  for (std::size_t i = 0; i < climbs.size(); ++i) expected.emplace_back(climbs[i], levels[i]);
+  if (climbs.back() != recipe_.steps) expected.emplace_back(recipe_.steps, levels[climbs.size()]);
+  for (const Json& line : read_jsonl(paths.metrics()).lines) {
+    if (!line.contains("split")) logged.emplace_back(line.at("step"), line.at("bits"));
+  }
+  EXPECT_EQ(logged, expected);
+}
+
 TEST_F(SmallRun, SeedsDiffer) {
   train(recipe_, folder_ / "1");
   recipe_.seed = 2;
