@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "cli/commands.h"
+#include "cli/cost_arguments.h"
 #include "cli/parse.h"
 #include "lowtide/base/error.h"
 #include "lowtide/report/run_scan.h"
@@ -13,9 +14,15 @@ namespace lowtide {
 int compare_command(int argc, char** argv) {
   std::vector<std::string> folders;
   bool json = false;
-  CLI::App app("Compare finished runs: metric, cost, bit operations, time.", "compare");
+  CostMeasure measure;
+  CLI::App app(
+      "Compare finished runs: metric, cost, bit operations, time, and which are on the front. Runs of "
+      "another\n"
+      "model, data set or length are in a table of their own.",
+      "compare");
   app.add_option("RUN", folders, "run folders, or folders of runs")->required();
   app.add_flag("--json", json, "print JSON");
+  add_cost_options(app, measure);
   if (const auto code = parse(app, argc, argv)) return *code;
   RunScan all;
   for (const std::string& folder : folders) {
@@ -30,10 +37,8 @@ int compare_command(int argc, char** argv) {
   }
   for (const SkippedFolder& skipped : all.skipped)
     fmt::print(stderr, "note: skipped {}: {}\n", skipped.folder.string(), skipped.reason);
-  if (!json) return fmt::print("{}", comparison_table(all.runs)), 0;
-  Json list = Json::array();
-  for (const RunSummary& run : all.runs) list.push_back(to_json(run));
-  fmt::print("{}\n", list.dump(2));
+  fmt::print("{}",
+             json ? comparison_json(all.runs, measure).dump(2) + "\n" : comparison_text(all.runs, measure));
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "cli/commands.h"
+#include "cli/cost_arguments.h"
 #include "cli/parse.h"
 #include "cli/recipe_arguments.h"
 #include "cli/study_arguments.h"
@@ -122,8 +123,10 @@ int analyze_command(int argc, char** argv) {
   app.add_option("DIR", folder, "folder of the study")->required();
   app.add_option("--csv", csv, "write the table to this file; -: standard output, and nothing else");
   app.add_option("--json", json, "write everything to this file; -: likewise");
+  CostMeasure measure;
+  add_cost_options(app, measure);
   if (const auto code = parse(app, argc, argv)) return *code;
-  const Analysis analysis = analyse(read_study(folder), scan_runs(folder));
+  const Analysis analysis = analyse(read_study(folder), scan_runs(folder), Judge::kTest, measure);
   if (!is_standard_output(csv) && !is_standard_output(json)) fmt::print("{}", to_markdown(analysis));
   if (!csv.empty()) write_output(csv, to_csv(analysis));
   if (!json.empty()) write_output(json, to_json(analysis).dump(2) + "\n");

@@ -8,6 +8,7 @@
 #include "cli/recipe_arguments.h"
 #include "cli/runtime.h"
 #include "lowtide/base/error.h"
+#include "lowtide/report/comparison.h"
 #include "lowtide/train/run_folder.h"
 #include "lowtide/train/trainer.h"
 
@@ -74,9 +75,11 @@ void print_result(const Json& result, const std::filesystem::path& folder) {
   };
   fmt::print("\n{} {} test, {} held out, at {}\n", result.at("metric").get<std::string>(),
              text(result.at("test")), text(result.at("valid")), bits_name(result.at("eval_bits").get<int>()));
-  fmt::print("cost {:.4f} of fp32; {:.1f} GBitOps (paper), {:.1f} (actual)\n",
-             result.at("relative_cost").get<double>(), result.at("gbitops").at("paper").get<double>(),
-             result.at("gbitops").at("actual").get<double>());
+  const RunCost cost = cost_of_result(result);
+  for (const CostCount count : {CostCount::kActual, CostCount::kPaper}) {
+    fmt::print("cost {:.4f} of fp32, {:.1f} GBitOps: {}, {}\n", cost.relative(count), cost.gbitops(count),
+               to_string(count), count_meaning(count));
+  }
   fmt::print("time {}; in {}\n", duration_text(result.at("seconds").get<double>()), folder.string());
 }
 

@@ -18,8 +18,8 @@ done
 echo
 build/lowtide compare "${runs[@]}"
 echo
-echo "cost: bit operations relative to fp32, as the papers count them. The time is this machine's: with AVX-512 VNNI products are"
-echo "of bytes, elsewhere codes are multiplied as floats. The runs are in runs/; tensorboard --logdir runs shows their curves."
+echo "The time is this machine's: with AVX-512 VNNI products are of bytes, elsewhere codes are multiplied as floats."
+echo "The runs are in runs/; tensorboard --logdir runs shows their curves."
 echo
 if build/lowtide report "${runs[@]}" --html runs/demo.html >/dev/null; then
   echo "The report of these runs, a page for the browser: $PWD/runs/demo.html"

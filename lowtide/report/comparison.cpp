@@ -1,8 +1,12 @@
 #include "lowtide/report/comparison.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/json_reason.h"
@@ -11,6 +15,75 @@
 #include "lowtide/train/run_folder.h"
 
 namespace lowtide {
+namespace {
+
+// The same data may lie elsewhere on another machine.
+std::string data_name(const Json& recipe) {
+  const std::filesystem::path folder = recipe.value("data-dir", "");
+  const auto name = folder.has_filename() ? folder.filename() : folder.parent_path().filename();
+  return name.empty() ? recipe.value("data", "") : name.string();
+}
+
+auto comparison_key(const RunSummary& run) { return std::tie(run.model, run.data, run.steps, run.metric); }
+
+std::vector<bool> front_of(const std::vector<RunSummary>& set, const CostMeasure& measure) {
+  std::vector<CostAndValue> points;
+  for (const RunSummary& run : set) points.push_back({run.cost.total(measure), run.test});
+  return pareto_front(points, find_metric(set[0].metric));
+}
+
+std::string table(const std::vector<RunSummary>& runs, const CostMeasure& measure) {
+  std::size_t name_width = 3, schedule_width = 8;
+  for (const RunSummary& run : runs) {
+    name_width = std::max(name_width, run.name.size());
+    schedule_width = std::max(schedule_width, run.schedule.size());
+  }
+  const Metric& metric = find_metric(runs[0].metric);
+  std::string text = fmt::format("{:<{}}  {:<{}}  {:>13}  {:>9}  {:>7}  {:>14}  {:>13}  {:>5}  {:>12}\n",
+                                 "run", name_width, "schedule", schedule_width, "test " + runs[0].metric,
+                                 "held out", "cost", "GBitOps actual", "paper", "front", "time");
+  const std::vector<bool> front = front_of(runs, measure);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const RunSummary& run = runs[i];
+    const std::string valid = run.valid.is_null() ? "-" : metric_text(metric, run.valid.get<double>());
+    text += fmt::format("{:<{}}  {:<{}}  {:>13}  {:>9}  {:>7.4f}  {:>14.1f}  {:>13.1f}  {:>5}  {:>12}\n",
+                        run.name, name_width, run.schedule, schedule_width, metric_text(metric, run.test),
+                        valid, run.cost.relative(measure.count), run.cost.gbitops_actual,
+                        run.cost.gbitops_paper, front[i] ? "yes" : "", duration_text(run.cost.seconds));
+  }
+  return text;
+}
+
+// "model (cifar-resnet8, cifar-resnet20)", "length (60, 2000 steps)"
+std::vector<std::string> what_differs(const std::vector<RunSummary>& runs) {
+  std::vector<std::string> result;
+  const auto look = [&](const char* name, const auto& value_of, const char* unit) {
+    std::set<std::decay_t<decltype(value_of(runs[0]))>> values;
+    for (const RunSummary& run : runs) values.insert(value_of(run));
+    if (values.size() > 1) result.push_back(fmt::format("{} ({}{})", name, fmt::join(values, ", "), unit));
+  };
+  look(
+      "model", [](const RunSummary& run) { return run.model; }, "");
+  look(
+      "data", [](const RunSummary& run) { return run.data; }, "");
+  look(
+      "length", [](const RunSummary& run) { return run.steps; }, " steps");
+  look(
+      "metric", [](const RunSummary& run) { return run.metric; }, "");
+  return result;
+}
+
+}  // namespace
+
+RunCost cost_of_result(const Json& result) {
+  const double paper = result.at("gbitops").at("paper"), actual = result.at("gbitops").at("actual");
+  const double relative = result.at("relative_cost");
+  return {.relative_paper = relative,
+          .relative_actual = paper > 0 ? relative * actual / paper : relative,
+          .gbitops_paper = paper,
+          .gbitops_actual = actual,
+          .seconds = result.at("seconds")};
+}
 
 RunSummary read_run_summary(const std::filesystem::path& folder) {
   const RunPaths paths{folder};
@@ -34,14 +107,12 @@ RunSummary read_run_summary(const std::filesystem::path& folder) {
             .name = name.string(),
             .schedule = run.at("schedule"),
             .model = run.at("recipe").at("model"),
+            .data = data_name(run.at("recipe")),
             .metric = result.at("metric"),
             .seed = run.at("seed"),
             .test = result.at("test"),
             .valid = result.at("valid"),
-            .relative_cost = result.at("relative_cost"),
-            .gbitops_paper = result.at("gbitops").at("paper"),
-            .gbitops_actual = result.at("gbitops").at("actual"),
-            .seconds = result.at("seconds"),
+            .cost = cost_of_result(result),
             .eval_bits = result.at("eval_bits"),
             .steps = result.at("steps")};
   } catch (const Json::exception& error) {
@@ -50,40 +121,57 @@ RunSummary read_run_summary(const std::filesystem::path& folder) {
   }
 }
 
-std::string comparison_table(const std::vector<RunSummary>& runs) {
-  std::size_t name_width = 3, schedule_width = 8;
+std::vector<std::vector<RunSummary>> comparable_sets(const std::vector<RunSummary>& runs) {
+  std::vector<std::vector<RunSummary>> sets;
   for (const RunSummary& run : runs) {
-    name_width = std::max(name_width, run.name.size());
-    schedule_width = std::max(schedule_width, run.schedule.size());
+    const auto same = std::find_if(sets.begin(), sets.end(), [&](const std::vector<RunSummary>& set) {
+      return comparison_key(set[0]) == comparison_key(run);
+    });
+    (same == sets.end() ? sets.emplace_back() : *same).push_back(run);
   }
-  const bool one_metric = std::all_of(runs.begin(), runs.end(),
-                                      [&](const RunSummary& run) { return run.metric == runs[0].metric; });
-  const std::string name = runs.empty() || !one_metric ? "metric" : runs[0].metric;
-  std::string table = fmt::format("{:<{}}  {:<{}}  {:>13}  {:>9}  {:>7}  {:>13}  {:>13}  {:>12}\n", "run",
-                                  name_width, "schedule", schedule_width, "test " + name, "held out", "cost",
-                                  "GBitOps paper", "actual", "time");
-  for (const RunSummary& run : runs) {
-    const Metric& metric = find_metric(run.metric);
-    const std::string valid = run.valid.is_null() ? "-" : metric_text(metric, run.valid.get<double>());
-    table +=
-        fmt::format("{:<{}}  {:<{}}  {:>13}  {:>9}  {:>7.4f}  {:>13.1f}  {:>13.1f}  {:>12}\n", run.name,
-                    name_width, run.schedule, schedule_width, metric_text(metric, run.test), valid,
-                    run.relative_cost, run.gbitops_paper, run.gbitops_actual, duration_text(run.seconds));
-  }
-  return table;
+  return sets;
 }
 
-Json to_json(const RunSummary& run) {
-  return {{"run", run.name},
-          {"schedule", run.schedule},
-          {"model", run.model},
-          {"metric", run.metric},
-          {"test", run.test},
-          {"valid", run.valid},
-          {"eval_bits", run.eval_bits},
-          {"relative_cost", run.relative_cost},
-          {"gbitops", {{"paper", run.gbitops_paper}, {"actual", run.gbitops_actual}}},
-          {"seconds", run.seconds}};
+std::string comparison_text(const std::vector<RunSummary>& runs, const CostMeasure& measure) {
+  const auto sets = comparable_sets(runs);
+  std::string text;
+  for (const std::vector<RunSummary>& set : sets) {
+    if (sets.size() > 1) text += fmt::format("{} on {}, {} steps\n", set[0].model, set[0].data, set[0].steps);
+    text += table(set, measure) + "\n";
+  }
+  if (sets.size() > 1) {
+    text += fmt::format("These runs differ in {}: each table has a front of its own.\n",
+                        fmt::join(what_differs(runs), ", in "));
+  }
+  text += fmt::format("cost: bit operations relative to fp32, {}: {}.\n", to_string(measure.count),
+                      count_meaning(measure.count));
+  return text + fmt::format("front: by {}, no other run is as cheap and as good.\n", measure_name(measure));
+}
+
+Json comparison_json(const std::vector<RunSummary>& runs, const CostMeasure& measure) {
+  std::map<std::filesystem::path, bool> on_front;
+  for (const std::vector<RunSummary>& set : comparable_sets(runs)) {
+    const std::vector<bool> front = front_of(set, measure);
+    for (std::size_t i = 0; i < set.size(); ++i) on_front[set[i].folder] = front[i];
+  }
+  Json list = Json::array();
+  for (const RunSummary& run : runs) {
+    list.push_back({{"run", run.name},
+                    {"schedule", run.schedule},
+                    {"model", run.model},
+                    {"data", run.data},
+                    {"steps", run.steps},
+                    {"metric", run.metric},
+                    {"test", run.test},
+                    {"valid", run.valid},
+                    {"eval_bits", run.eval_bits},
+                    {"relative_cost", run.cost.relative_paper},
+                    {"relative_cost_actual", run.cost.relative_actual},
+                    {"gbitops", {{"paper", run.cost.gbitops_paper}, {"actual", run.cost.gbitops_actual}}},
+                    {"seconds", run.cost.seconds},
+                    {"on_front", on_front.at(run.folder)}});
+  }
+  return list;
 }
 
 }  // namespace lowtide

@@ -6,25 +6,34 @@
 #include <vector>
 
 #include "lowtide/base/json.h"
+#include "lowtide/report/run_cost.h"
 
 namespace lowtide {
 
 // What a finished run is compared by, read from its folder alone.
 struct RunSummary {
   std::filesystem::path folder{};
-  std::string name{}, schedule{}, model{}, metric{};
+  std::string name{}, schedule{}, model{}, data{}, metric{};  // data: the folder's name, or the format's
   std::uint64_t seed = 0;
   double test = 0;
   Json valid{};  // null where nothing was held out
-  double relative_cost = 0, gbitops_paper = 0, gbitops_actual = 0, seconds = 0;
+  RunCost cost{};
   int eval_bits = 0;
   std::int64_t steps = 0;
 };
 
+// What a result.json says of its run's cost.
+RunCost cost_of_result(const Json& result);
+
 // UserError where the folder is not a run, is damaged, or is not finished.
 RunSummary read_run_summary(const std::filesystem::path& folder);
 
-std::string comparison_table(const std::vector<RunSummary>& runs);
-Json to_json(const RunSummary& run);
+// Runs that can be compared: of one model, data set, length and metric. In the order of the first of each.
+std::vector<std::vector<RunSummary>> comparable_sets(const std::vector<RunSummary>& runs);
+
+// A table for each set that can be compared, with its front by `measure`; where there are several, what they
+// differ in is said.
+std::string comparison_text(const std::vector<RunSummary>& runs, const CostMeasure& measure = {});
+Json comparison_json(const std::vector<RunSummary>& runs, const CostMeasure& measure = {});
 
 }  // namespace lowtide

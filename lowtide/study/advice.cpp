@@ -34,9 +34,12 @@ class Adviser {
     delay_past_critical_period();
     std::optional<Candidate> chosen = by_measurement();
     if (!chosen) chosen = request_.budget ? by_budget() : by_rule();
-    reasons_.push_back(fmt::format(
-        "It costs {:.4f} of fp32 and {:.1f} % of static {} grad={}, counted over {} steps.", chosen->cost,
-        100 * chosen->cost / static_cost_, static_.bits.high, static_.grad.high, request_.steps));
+    reasons_.push_back(
+        fmt::format("It costs {:.4f} of fp32 and {:.1f} % of static {} grad={}, counted over {} steps with "
+                    "every layer at "
+                    "the scheduled bits.",
+                    chosen->cost, 100 * chosen->cost / static_cost_, static_.bits.high, static_.grad.high,
+                    request_.steps));
     return {chosen->spec, chosen->cost, chosen->cost / static_cost_, reasons_};
   }
 
@@ -86,6 +89,7 @@ class Adviser {
           "training ({} {}), "
           "so quantisation starts after it.",
           percent, study.metric->name, metric_difference(*study.metric, study.period->difference)));
+      mind_differences(study.study.recipe, "critical-period study");
       delay_percent_ = std::max(delay_percent_, percent);
     }
     if (delay_percent_ >= 100) {
@@ -96,6 +100,8 @@ class Adviser {
     }
   }
 
+  // Says in what a study was measured with another recipe than the one that is asked about.
+  void mind_differences(const Recipe& measured, const char* study);
   std::optional<Candidate> by_measurement();
   const Setting* choose(const Analysis& suite, const std::vector<const Setting*>& settings);
   Candidate by_rule();
@@ -134,7 +140,7 @@ const Setting* best_of(const Metric& metric, const std::vector<const Setting*>& 
 
 const Setting* cheapest_of(const std::vector<const Setting*>& settings) {
   return *std::min_element(settings.begin(), settings.end(), [](const Setting* a, const Setting* b) {
-    return a->relative_cost < b->relative_cost;
+    return a->cost.relative_actual < b->cost.relative_actual;
   });
 }
 
@@ -146,6 +152,21 @@ const Setting* cheapest_as_good(const Analysis& suite, std::vector<const Setting
     return behind > tolerance;
   });
   return settings.empty() ? nullptr : cheapest_of(settings);
+}
+
+void Adviser::mind_differences(const Recipe& measured, const char* study) {
+  const Recipe& asked = request_.recipe;
+  if (measured.model != asked.model || measured.data != asked.data || measured.data_dir != asked.data_dir) {
+    reasons_.emplace_back(
+        fmt::format("Mind that the {} was measured with {} on {}, not with this recipe's {} on {}.", study,
+                    measured.model, measured.data_dir, asked.model, asked.data_dir));
+  }
+  if (measured.steps != request_.steps) {
+    reasons_.emplace_back(
+        fmt::format("Mind that the {} was measured over {} steps, not over this recipe's {}: what is best or "
+                    "does damage in a training of another length it does not tell.",
+                    study, measured.steps, request_.steps));
+  }
 }
 
 std::optional<Candidate> Adviser::by_measurement() {
@@ -163,12 +184,7 @@ std::optional<Candidate> Adviser::by_measurement() {
       continue;
     }
     const Setting* chosen = choose(suite, settings);
-    const Recipe &measured = suite.study.recipe, &asked = request_.recipe;
-    if (measured.model != asked.model || measured.data != asked.data || measured.data_dir != asked.data_dir) {
-      reasons_.emplace_back(
-          fmt::format("Mind that the suite was measured with {} on {}, not with this recipe's {} on {}.",
-                      measured.model, measured.data_dir, asked.model, asked.data_dir));
-    }
+    mind_differences(suite.study.recipe, "suite");
     return candidate(chosen->schedule);
   }
   return std::nullopt;
@@ -206,7 +222,7 @@ const Setting* Adviser::choose(const Analysis& suite, const std::vector<const Se
     reasons_.push_back(fmt::format("Against static it is {}{}.",
                                    metric_difference(metric, chosen->contrast->difference),
                                    chosen->contrast->p ? fmt::format(" (p {})", p_text(*chosen->contrast->p))
-                                                       : ", with no test possible"));
+                                                       : ", which so few seeds cannot tell from noise"));
   }
   if (suite.split == "test")
     reasons_.emplace_back(

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "lowtide/base/error.h"
-#include "lowtide/cost/bit_operations.h"
+#include "lowtide/cost/summary.h"
 #include "lowtide/schedule/cycles.h"
 
 namespace lowtide {
@@ -20,21 +20,32 @@ std::string group_of(const ScheduleSpec& spec) {
   return cyclic == nullptr ? "" : std::string(cyclic->group);
 }
 
-const RunSummary* find_run(const RunScan& scan, const Member& member) {
+const RunSummary* find_folder(const RunScan& scan, const Member& member) {
   const auto found = std::find_if(scan.runs.begin(), scan.runs.end(),
                                   [&](const RunSummary& run) { return run.name == member.name; });
   return found == scan.runs.end() ? nullptr : &*found;
+}
+
+// A run of another length than the study's, continued or trained by hand, is not a repetition of the others.
+const RunSummary* find_run(const RunScan& scan, const Member& member) {
+  const RunSummary* run = find_folder(scan, member);
+  return run != nullptr && run->steps == member.recipe.steps ? run : nullptr;
+}
+
+std::string why_missing(const Member& member, const RunScan& scan) {
+  if (const RunSummary* run = find_folder(scan, member))
+    return fmt::format("has {} steps, not the study's {}", run->steps, member.recipe.steps);
+  const auto skipped = std::find_if(scan.skipped.begin(), scan.skipped.end(), [&](const SkippedFolder& one) {
+    return one.folder.filename() == member.name;
+  });
+  return skipped == scan.skipped.end() ? "not started" : skipped->reason;
 }
 
 // Members without a result with the reason that the scan found, and runs that are no members.
 std::vector<SkippedFolder> left_out(const std::vector<Member>& all, const RunScan& scan) {
   std::vector<SkippedFolder> result;
   for (const Member& member : all) {
-    if (find_run(scan, member) != nullptr) continue;
-    const auto reason =
-        std::find_if(scan.skipped.begin(), scan.skipped.end(),
-                     [&](const SkippedFolder& skipped) { return skipped.folder.filename() == member.name; });
-    result.push_back({member.name, reason == scan.skipped.end() ? "not started" : reason->reason});
+    if (find_run(scan, member) == nullptr) result.push_back({member.name, why_missing(member, scan)});
   }
   const auto is_member = [&](const std::string& name) {
     return std::any_of(all.begin(), all.end(), [&](const Member& member) { return member.name == name; });
@@ -55,6 +66,14 @@ double value_of(const RunSummary& run, Judge judge) {
   return run.valid.get<double>();
 }
 
+// The mean of n, from that of n - 1 and the last.
+void move_mean(RunCost& mean, const RunCost& last, std::size_t n) {
+  for (double RunCost::*part : {&RunCost::relative_paper, &RunCost::relative_actual, &RunCost::gbitops_paper,
+                                &RunCost::gbitops_actual, &RunCost::seconds}) {
+    mean.*part += (last.*part - mean.*part) / static_cast<double>(n);
+  }
+}
+
 void add_run(Analysis& analysis, const Member& member, const RunSummary& run, double value) {
   const Metric* metric = &find_metric(run.metric);
   if (analysis.metric == nullptr) analysis.metric = metric;
@@ -72,8 +91,7 @@ void add_run(Analysis& analysis, const Member& member, const RunSummary& run, do
                                                         .by_seed = {}});
   }
   setting->by_seed[run.seed] = value;
-  const auto seeds = static_cast<double>(setting->by_seed.size());
-  setting->relative_cost += (run.relative_cost - setting->relative_cost) / seeds;
+  move_mean(setting->cost, run.cost, setting->by_seed.size());
 }
 
 std::vector<double> values(const Setting& setting) {
@@ -86,39 +104,79 @@ void summarise_seeds(Setting& setting) {
   const std::vector<double> all = values(setting);
   setting.mean = mean(all);
   setting.deviation = sample_deviation(all);
-  setting.saving = 1 - setting.relative_cost / relative_cost(setting.schedule.highest());
+}
+
+std::optional<double> saving_of(const Analysis& analysis, const Setting& setting) {
+  const CostCount count = analysis.measure.count;
+  const Bits peak = peak_bits(setting.schedule);
+  const double cost = setting.cost.relative(count);
+  if (count == CostCount::kPaper) return 1 - cost / relative_cost(peak);
+  for (const Setting& other : analysis.settings) {
+    if (to_string(other.schedule) == static_line(peak)) return 1 - cost / other.cost.relative(count);
+  }
+  return std::nullopt;
 }
 
 void mark_front(Analysis& analysis) {
-  const Metric& metric = *analysis.metric;
-  for (Setting& setting : analysis.settings) {
-    setting.on_front =
-        std::none_of(analysis.settings.begin(), analysis.settings.end(), [&](const Setting& other) {
-          const bool cheaper = other.relative_cost < setting.relative_cost,
-                     better = is_better(metric, other.mean, setting.mean);
-          return (cheaper && !is_better(metric, setting.mean, other.mean)) ||
-                 (better && other.relative_cost <= setting.relative_cost);
-        });
+  std::vector<CostAndValue> points;
+  for (const Setting& setting : analysis.settings)
+    points.push_back({setting.cost.total(analysis.measure), setting.mean});
+  const std::vector<bool> front = pareto_front(points, *analysis.metric);
+  for (std::size_t i = 0; i < front.size(); ++i) analysis.settings[i].on_front = front[i];
+}
+
+// The values of the seeds that both have.
+struct Pairs {
+  std::vector<double> ours, theirs;
+};
+
+Pairs pairs_of(const Setting& setting, const Setting& reference) {
+  Pairs pairs;
+  for (const auto& [seed, value] : setting.by_seed) {
+    const auto other = reference.by_seed.find(seed);
+    if (other == reference.by_seed.end()) continue;
+    pairs.ours.push_back(value);
+    pairs.theirs.push_back(other->second);
   }
+  return pairs;
 }
 
 // Runs of one seed share weights, order and augmentation: pairs take that part of the noise out.
 Contrast contrast(const Setting& setting, const Setting& reference) {
-  std::vector<double> ours, theirs;
-  for (const auto& [seed, value] : setting.by_seed) {
-    const auto other = reference.by_seed.find(seed);
-    if (other == reference.by_seed.end()) continue;
-    ours.push_back(value);
-    theirs.push_back(other->second);
-  }
+  const auto [ours, theirs] = pairs_of(setting, reference);
   const bool paired = ours.size() >= 2;
   const auto test = paired ? paired_t_test(ours, theirs) : welch_t_test(values(setting), values(reference));
   if (!test)
     return {.difference = paired ? mean(ours) - mean(theirs) : setting.mean - reference.mean, .test = ""};
+  const std::size_t seeds = paired ? ours.size() : std::min(setting.by_seed.size(), reference.by_seed.size());
   return {.difference = test->difference,
           .test = paired ? fmt::format("paired t, {} seeds", ours.size()) : "Welch",
           .interval = test->interval,
-          .p = test->p};
+          .p = seeds >= kFewestSeeds ? std::optional(test->p) : std::nullopt};
+}
+
+// What the fewest seeds of a row can tell, with the variances of all rows' paired differences pooled: noise is
+// much the same from row to row, and so known better than from one of them.
+std::optional<Resolution> resolution_of(const Analysis& analysis) {
+  const Setting* reference = find_setting(analysis, analysis.reference);
+  if (reference == nullptr || analysis.settings.size() < 2) return std::nullopt;
+  Resolution result{.seeds = reference->by_seed.size()};
+  double squares = 0, degrees = 0;
+  for (const Setting& setting : analysis.settings) {
+    if (&setting == reference) continue;
+    const auto [ours, theirs] = pairs_of(setting, *reference);
+    result.seeds = std::min(result.seeds, ours.size());
+    std::vector<double> differences;
+    for (std::size_t i = 0; i < ours.size(); ++i) differences.push_back(ours[i] - theirs[i]);
+    const auto deviation = sample_deviation(differences);
+    if (!deviation) continue;
+    squares += static_cast<double>(ours.size() - 1) * *deviation * *deviation;
+    degrees += static_cast<double>(ours.size() - 1);
+  }
+  if (result.seeds < kFewestSeeds) return result;
+  const auto n = static_cast<double>(result.seeds);
+  if (squares > 0) result.difference = student_quantile(0.975, n - 1) * std::sqrt(squares / degrees / n);
+  return result;
 }
 
 void add_contrasts(Analysis& analysis) {
@@ -141,7 +199,7 @@ CostCorrelation correlate(const Analysis& analysis) {
   std::vector<double> costs, metrics;
   for (const Setting& setting : analysis.settings) {
     if (is_fp32(setting.schedule.highest())) continue;
-    costs.push_back(setting.relative_cost);
+    costs.push_back(setting.cost.total(analysis.measure));
     metrics.push_back(setting.mean);
   }
   CostCorrelation result{.settings = costs.size(), .rank = {}, .linear = {}};
@@ -156,15 +214,16 @@ std::vector<SavingGroup> group_by_saving(const Analysis& analysis) {
   std::vector<SavingGroup> groups;
   for (const std::string name : {"large", "medium", "small"}) {
     SavingGroup group{.name = name, .settings = {}};
+    std::vector<double> savings, means;
     for (const Setting& setting : analysis.settings) {
       if (setting.group != name) continue;
       group.settings.push_back(setting.name);
-      group.saving += setting.saving;
-      group.mean += setting.mean;
+      means.push_back(setting.mean);
+      if (setting.saving) savings.push_back(*setting.saving);
     }
     if (group.settings.empty()) continue;
-    group.saving /= static_cast<double>(group.settings.size());
-    group.mean /= static_cast<double>(group.settings.size());
+    if (!savings.empty()) group.saving = mean(savings);
+    group.mean = mean(means);
     groups.push_back(std::move(group));
   }
   return groups;
@@ -214,7 +273,7 @@ std::vector<const Setting*> winners(const Analysis& analysis) {
   std::vector<const Setting*> result;
   if (reference == nullptr) return result;
   for (const Setting& setting : analysis.settings) {
-    if (setting.relative_cost < reference->relative_cost && setting.contrast &&
+    if (setting.cost.total(analysis.measure) < reference->cost.total(analysis.measure) && setting.contrast &&
         is_better(*analysis.metric, setting.contrast->difference, 0))
       result.push_back(&setting);
   }
@@ -224,9 +283,10 @@ std::vector<const Setting*> winners(const Analysis& analysis) {
   return result;
 }
 
-Analysis analyse(const Study& study, const RunScan& scan, Judge judge) {
+Analysis analyse(const Study& study, const RunScan& scan, Judge judge, const CostMeasure& measure) {
   Analysis analysis;
   analysis.study = study;
+  analysis.measure = measure;
   analysis.split = judge == Judge::kTest ? "test" : "held-out";
   const std::vector<Member> all = members(study);
   for (const Member& member : all) {
@@ -237,13 +297,15 @@ Analysis analyse(const Study& study, const RunScan& scan, Judge judge) {
   if (analysis.settings.empty())
     throw UserError("no member of this study is finished yet; see `lowtide study status`");
   for (Setting& setting : analysis.settings) summarise_seeds(setting);
+  for (Setting& setting : analysis.settings) setting.saving = saving_of(analysis, setting);
   const bool suite = study.kind == Study::kSuite;
   analysis.reference = suite ? "static" : study.window > 0 ? "no window" : "deficit 0";
   mark_front(analysis);
   add_contrasts(analysis);
+  analysis.resolution = resolution_of(analysis);
   std::stable_sort(analysis.settings.begin(), analysis.settings.end(),
                    [&](const Setting& a, const Setting& b) {
-                     return suite ? a.relative_cost < b.relative_cost : a.at < b.at;
+                     return suite ? a.cost.total(measure) < b.cost.total(measure) : a.at < b.at;
                    });
   if (!suite) {
     analysis.period = study.window > 0 ? period_of_windows(analysis) : period_of_deficits(analysis);

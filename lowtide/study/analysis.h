@@ -19,8 +19,12 @@ struct Contrast {
   double difference = 0;  // of the metric: setting - reference
   std::string test;       // "paired t, 3 seeds", "Welch"; empty where the seeds allow none
   std::optional<Interval> interval{};
-  std::optional<double> p{};  // adjusted for all contrasts of the study, by Holm
+  // Adjusted for all contrasts of the study, by Holm. None from two seeds: a t test with one degree of freedom
+  // tells a difference only beyond 12.7 standard errors, of a noise that it knows from one number.
+  std::optional<double> p{};
 };
+
+constexpr std::size_t kFewestSeeds = 3;  // that a difference is told from noise by
 
 // A schedule, or a deficit, over its seeds.
 struct Setting {
@@ -31,9 +35,11 @@ struct Setting {
   std::map<std::uint64_t, double> by_seed{};
   double mean = 0;
   std::optional<double> deviation{};
-  double relative_cost = 0;  // mean over seeds; they differ for `progressive` alone
-  double saving = 0;         // against static at the schedule's highest bits
-  bool on_front = false;     // no other is at least as good and as cheap, and better in one
+  RunCost cost{};  // mean over seeds; bit operations differ for `progressive` alone
+  // In the analysis' count, against static at the highest bits that occur. Of the actual count, where such a
+  // static is in the study: how its layers ran only a run tells.
+  std::optional<double> saving{};
+  bool on_front = false;  // by the analysis' measure
   std::optional<Contrast> contrast{};
 };
 
@@ -52,7 +58,15 @@ struct CostCorrelation {
 struct SavingGroup {
   std::string name;
   std::vector<std::string> settings;
-  double saving = 0, mean = 0;  // means of the settings'
+  std::optional<double> saving{};  // means of the settings'
+  double mean = 0;
+};
+
+// What the seeds can tell: a difference from the reference below `difference` has an interval around 0. By the
+// settings' standard errors, pooled, before p is adjusted.
+struct Resolution {
+  std::size_t seeds = 0;               // shared with the reference, of the setting that has the fewest
+  std::optional<double> difference{};  // none below kFewestSeeds, nor where nothing varies
 };
 
 // Where low precision does damage that lasts, by a difference that is told from noise (p < 0.05).
@@ -65,12 +79,14 @@ struct CriticalPeriod {
 struct Analysis {
   Study study;
   const Metric* metric = nullptr;
+  CostMeasure measure;    // what is cheap
   std::string split;      // what the metric is of: "test" or "held-out"
   std::string reference;  // the setting that others are compared with; empty where it has no result
   std::vector<Setting>
       settings;  // suite: from cheap to dear; critical: by `at`, the one without a deficit first
-  CostCorrelation correlation;      // suite
-  std::vector<SavingGroup> groups;  // suite
+  std::optional<Resolution> resolution{};  // where something is compared with the reference
+  CostCorrelation correlation;             // suite
+  std::vector<SavingGroup> groups;         // suite
   std::optional<CriticalPeriod> period;
   std::vector<SkippedFolder> missing;  // members without a result, and what else was skipped
 };
@@ -86,7 +102,8 @@ bool does_damage(const Analysis& analysis, const Setting& setting);
 enum class Judge { kTest, kHeldOut };
 
 // UserError where no member is finished, or, judged by held-out items, where none were held out.
-Analysis analyse(const Study& study, const RunScan& scan, Judge judge = Judge::kTest);
+Analysis analyse(const Study& study, const RunScan& scan, Judge judge = Judge::kTest,
+                 const CostMeasure& measure = {});
 
 // What a choice may be made by: the held-out items, where every run has them; else the test set.
 Judge judge_to_choose_by(const RunScan& scan);

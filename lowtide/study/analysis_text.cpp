@@ -6,6 +6,7 @@
 #include "lowtide/schedule/plot.h"
 #include "lowtide/study/analysis.h"
 #include "lowtide/study/bar_chart.h"
+#include "lowtide/train/progress.h"
 
 namespace lowtide {
 namespace {
@@ -42,6 +43,29 @@ std::string title(const Analysis& analysis) {
       analysis.metric->higher_is_better ? "higher" : "lower");
 }
 
+std::string percent_text(const std::optional<double>& fraction) {
+  return fraction ? fmt::format("{:.1f} %", 100 * *fraction) : "";
+}
+
+// What so many seeds can tell, in plain words.
+std::string resolution_note(const Analysis& analysis) {
+  if (!analysis.resolution) return "";
+  const auto& [seeds, difference] = *analysis.resolution;
+  if (seeds < kFewestSeeds) {
+    return fmt::format(
+        "{} shared seed{} tell{} no difference from noise{}: no p is given. It takes {}, better five.\n\n",
+        seeds, seeds == 1 ? "" : "s", seeds == 1 ? "s" : "",
+        seeds == 2 ? " (a t interval with one degree of freedom is 12.7 standard errors to either side)" : "",
+        kFewestSeeds);
+  }
+  if (!difference) return "";
+  return fmt::format(
+      "{} seeds cannot tell a difference below {}{} from noise: that is t of {} degrees of freedom times the "
+      "standard error, pooled over all rows.\n\n",
+      seeds, metric_number(*analysis.metric, *difference), analysis.metric->is_fraction ? " points" : "",
+      seeds - 1);
+}
+
 // What the columns after the mean hold.
 std::string test_note(const Analysis& analysis) {
   if (analysis.reference.empty()) return "";
@@ -52,25 +76,29 @@ std::string test_note(const Analysis& analysis) {
                      tested ? ", with its 95 % interval and p by a t test, paired over the seeds that both "
                               "have (Welch's where they share "
                               "fewer than two); p adjusted by Holm for all rows."
-                            : ". One seed tells nothing of its noise: no test.");
+                            : ".") +
+         resolution_note(analysis);
 }
 
 std::string suite_table(const Analysis& analysis) {
   const Metric& metric = *analysis.metric;
+  const auto [count, axis] = analysis.measure;
+  const bool timed = axis == CostAxis::kTime;
   std::string text = fmt::format(
-      "| schedule | group | cost | saving | {}{} | seeds | front | difference | 95 % | p |\n"
-      "|---|---|---|---|---|---|---|---|---|---|\n",
-      metric.name, unit(metric));
+      "| schedule | group | GBitOps, {} | cost | saving |{} {}{} | seeds | front | difference | 95 % | p |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|{}\n",
+      to_string(count), timed ? " time |" : "", metric.name, unit(metric), timed ? "---|" : "");
   for (const Setting& setting : analysis.settings) {
-    text +=
-        fmt::format("| {} | {} | {:.4f} | {:.1f} % | {} | {} | {} | {} |\n", setting.name, setting.group,
-                    setting.relative_cost, 100 * setting.saving, mean_text(metric, setting),
-                    setting.by_seed.size(), setting.on_front ? "yes" : "", contrast_cells(metric, setting));
+    text += fmt::format(
+        "| {} | {} | {:.1f} | {:.4f} | {} |{} {} | {} | {} | {} |\n", setting.name, setting.group,
+        setting.cost.gbitops(count), setting.cost.relative(count), percent_text(setting.saving),
+        timed ? fmt::format(" {} |", duration_text(setting.cost.seconds)) : "", mean_text(metric, setting),
+        setting.by_seed.size(), setting.on_front ? "yes" : "", contrast_cells(metric, setting));
   }
-  text +=
-      "\nCost: bit operations relative to fp32. Saving: against static at the schedule's highest bits. "
-      "Front: none is "
-      "both as cheap and as good.\n";
+  text += fmt::format(
+      "\nGBitOps of the whole run, {0}: {1}. Cost: the same relative to fp32. Saving: against static at the "
+      "highest bits that occur. Front: by {2}, none is both as cheap and as good.\n",
+      to_string(count), count_meaning(count), measure_name(analysis.measure));
   return text + test_note(analysis);
 }
 
@@ -92,8 +120,8 @@ std::string correlation_line(const char* name, const Correlation& correlation, c
 std::string correlations(const Analysis& analysis) {
   const CostCorrelation& correlation = analysis.correlation;
   if (!correlation.rank || !correlation.linear) return "";
-  return fmt::format("## Cost and {}\nOver {} quantised schedules, each the mean of its seeds:\n",
-                     analysis.metric->name, correlation.settings) +
+  return fmt::format("## Cost and {}\nBy {}, over {} quantised schedules, each the mean of its seeds:\n",
+                     analysis.metric->name, measure_name(analysis.measure), correlation.settings) +
          correlation_line("rank (Spearman)", *correlation.rank, "(1 + r²/2)/(n - 3), Bonett and Wright",
                           *analysis.metric) +
          correlation_line("linear (Pearson)", *correlation.linear, "1/(n - 3)", *analysis.metric) + "\n";
@@ -104,8 +132,8 @@ std::string groups_table(const Analysis& analysis) {
   std::string text = fmt::format("## By saving\n| group | schedules | saving | {}{} |\n|---|---|---|---|\n",
                                  analysis.metric->name, unit(*analysis.metric));
   for (const SavingGroup& group : analysis.groups) {
-    text += fmt::format("| {} | {} | {:.1f} % | {} |\n", group.name, fmt::join(group.settings, ", "),
-                        100 * group.saving, metric_number(*analysis.metric, group.mean));
+    text += fmt::format("| {} | {} | {} | {} |\n", group.name, fmt::join(group.settings, ", "),
+                        percent_text(group.saving), metric_number(*analysis.metric, group.mean));
   }
   return text + "\n";
 }
@@ -116,10 +144,13 @@ std::string winners_list(const Analysis& analysis) {
   const Setting* reference = find_setting(analysis, analysis.reference);
   for (const Setting* setting : winners(analysis)) {
     const Contrast& contrast = *setting->contrast;
-    text += fmt::format("- {}: {} at {:.1f} % of its cost; {}\n", setting->name,
+    text += fmt::format("- {}: {} at {:.1f} % of its {}; {}\n", setting->name,
                         metric_difference(*analysis.metric, contrast.difference),
-                        100 * setting->relative_cost / reference->relative_cost,
-                        !contrast.p          ? "no test: too few seeds"
+                        100 * setting->cost.total(analysis.measure) / reference->cost.total(analysis.measure),
+                        measure_name(analysis.measure),
+                        !contrast.p          ? setting->by_seed.size() < kFewestSeeds
+                                                   ? "too few seeds to tell it from noise"
+                                                   : "no test: it is the same in every seed"
                         : *contrast.p < 0.05 ? fmt::format("told from noise, p {}", p_text(*contrast.p))
                                              : fmt::format("not told from noise, p {}", p_text(*contrast.p)));
   }
@@ -156,6 +187,8 @@ std::string critical_finding(const Analysis& analysis) {
     if (windows && damage)
       return "No critical period: early windows do no more damage than late ones, which have less time to "
              "recover.\n\n";
+    const bool too_few = analysis.resolution && analysis.resolution->seeds < kFewestSeeds;
+    if (too_few) return "Whether low precision does damage that lasts, so few seeds cannot tell.\n\n";
     return fmt::format("No {} did damage that is told from the noise of seeds.\n\n",
                        windows ? "window" : "deficit");
   }
@@ -201,8 +234,11 @@ Json setting_json(const Setting& setting) {
             {"seeds", Json::object()},
             {"mean", setting.mean},
             {"deviation", or_null(setting.deviation)},
-            {"relative_cost", setting.relative_cost},
-            {"saving", setting.saving},
+            {"relative_cost", setting.cost.relative_paper},
+            {"relative_cost_actual", setting.cost.relative_actual},
+            {"gbitops", {{"paper", setting.cost.gbitops_paper}, {"actual", setting.cost.gbitops_actual}}},
+            {"seconds", setting.cost.seconds},
+            {"saving", or_null(setting.saving)},
             {"on_front", setting.on_front},
             {"contrast", nullptr}};
   for (const auto& [seed, value] : setting.by_seed) json["seeds"][fmt::to_string(seed)] = value;
@@ -235,13 +271,15 @@ std::string to_markdown(const Analysis& analysis) {
 std::string to_csv(const Analysis& analysis) {
   const auto optional = [](const auto& value) { return value ? fmt::format("{}", *value) : std::string(); };
   std::string text =
-      "setting,schedule,group,at,seeds,mean,deviation,relative_cost,saving,on_front,difference,low,high,p,"
-      "test\n";
+      "setting,schedule,group,at,seeds,mean,deviation,relative_cost,relative_cost_actual,gbitops_paper,"
+      "gbitops_actual,seconds,saving,on_front,difference,low,high,p,test\n";
   for (const Setting& setting : analysis.settings) {
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{}", csv_field(setting.name),
+    const RunCost& cost = setting.cost;
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}", csv_field(setting.name),
                         csv_field(to_string(setting.schedule)), setting.group, optional(setting.at),
                         setting.by_seed.size(), setting.mean, optional(setting.deviation),
-                        setting.relative_cost, setting.saving, setting.on_front ? 1 : 0);
+                        cost.relative_paper, cost.relative_actual, cost.gbitops_paper, cost.gbitops_actual,
+                        cost.seconds, optional(setting.saving), setting.on_front ? 1 : 0);
     if (const auto& contrast = setting.contrast) {
       const auto& interval = contrast->interval;
       text += fmt::format(
@@ -260,9 +298,14 @@ Json to_json(const Analysis& analysis) {
             {"metric", analysis.metric->name},
             {"higher_is_better", analysis.metric->higher_is_better},
             {"split", analysis.split},
+            {"count", to_string(analysis.measure.count)},
+            {"axis", to_string(analysis.measure.axis)},
             {"reference", analysis.reference},
+            {"resolution", nullptr},
             {"settings", Json::array()},
             {"missing", Json::array()}};
+  if (const auto& resolution = analysis.resolution)
+    json["resolution"] = {{"seeds", resolution->seeds}, {"difference", or_null(resolution->difference)}};
   for (const Setting& setting : analysis.settings) json["settings"].push_back(setting_json(setting));
   for (const SkippedFolder& skipped : analysis.missing)
     json["missing"].push_back({{"folder", skipped.folder.string()}, {"reason", skipped.reason}});
@@ -279,7 +322,7 @@ Json to_json(const Analysis& analysis) {
   for (const SavingGroup& group : analysis.groups) {
     json["groups"].push_back({{"group", group.name},
                               {"settings", group.settings},
-                              {"saving", group.saving},
+                              {"saving", or_null(group.saving)},
                               {"mean", group.mean}});
   }
   json["better_than_static"] = Json::array();

@@ -122,9 +122,9 @@ class Runner {
     try {
       const RunSummary run = read_run_summary(paths(member).run.folder);
       const double left = seconds_left(read_status(members_, folder_), options_.jobs);
-      say(member, fmt::format("done: {} {}, cost {:.4f}, {}; left {}", run.metric,
-                              metric_text(find_metric(run.metric), run.test), run.relative_cost,
-                              duration_text(run.seconds), duration_text(left)));
+      say(member, fmt::format("done: {} {}, cost {:.4f} (actual), {}; left {}", run.metric,
+                              metric_text(find_metric(run.metric), run.test), run.cost.relative_actual,
+                              duration_text(run.cost.seconds), duration_text(left)));
     } catch (const UserError& error) {
       fail(member, error.what());
     }

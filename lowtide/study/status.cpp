@@ -60,7 +60,7 @@ MemberStatus status_of(const Member& member, const fs::path& folder) {
   if (file_exists(paths.run.result())) {
     status.state = MemberState::kDone;
     status.step = status.steps;
-    status.seconds = read_run_summary(paths.run.folder).seconds;
+    status.seconds = read_run_summary(paths.run.folder).cost.seconds;
   } else if (is_being_written(paths.log())) {
     status.state = MemberState::kRunning;
     read_progress(status, paths.run);

@@ -1,6 +1,7 @@
 // The program as a user has it: real processes, signals, full disks, wrong input.
 #include "tests/cli/program.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "lowtide/base/json.h"
+#include "lowtide/io/jsonl.h"
 
 namespace lowtide {
 namespace {
@@ -91,6 +93,45 @@ TEST_F(Program, ComparesFinishedRuns) {
   ASSERT_EQ(runs.size(), 2u);
   EXPECT_EQ(runs[0].at("schedule"), "CR 3:8 n=4 grad=8");
   EXPECT_DOUBLE_EQ(runs[1].at("relative_cost").get<double>(), 1.0);
+  expect_mistake({"compare", (folder_ / "a").string(), "--count", "both"}, "count is 'both'");
+}
+
+TEST_F(Program, TheFinalLineTellsBothCounts) {
+  const std::vector<std::string> mixed{"--layer-bits", "*.shortcut=fp32"};
+  const Finished cost = run([&] {
+    std::vector<std::string> arguments{"cost", "--recipe", recipe_.string(), "--json"};
+    arguments.insert(arguments.end(), mixed.begin(), mixed.end());
+    return arguments;
+  }());
+  ASSERT_EQ(cost.code, 0) << cost.error;
+  const Json planned = Json::parse(cost.out);
+  const double paper = planned.at("relative_cost"), actual = planned.at("relative_cost_actual");
+  EXPECT_GT(actual, 1.2 * paper);
+  EXPECT_LT(planned.at("saving_actual").get<double>(), planned.at("saving").get<double>());
+  EXPECT_EQ(planned.at("saving_against"), "static 8 grad=8");
+  const fs::path out = folder_ / "mixed";
+  const Finished trained = run(train_arguments(out, mixed));
+  ASSERT_EQ(trained.code, 0) << trained.error;
+  EXPECT_THAT(trained.out, testing::HasSubstr(fmt::format("\ncost {:.4f} of fp32, ", actual)));
+  EXPECT_THAT(trained.out, testing::HasSubstr(fmt::format("\ncost {:.4f} of fp32, ", paper)));
+  EXPECT_THAT(trained.out, testing::HasSubstr("actual, each layer at the bits it ran at"));
+  // The last line of metrics has the same, so far.
+  Json last;
+  for (const Json& line : read_jsonl(RunPaths{out}.metrics()).lines) {
+    if (!line.contains("split")) last = line;
+  }
+  const Json result = read_run_file(RunPaths{out}.result());
+  EXPECT_EQ(last.at("gbitops_actual"), result.at("gbitops").at("actual"));
+  EXPECT_EQ(last.at("gbitops_paper"), result.at("gbitops").at("paper"));
+}
+
+TEST_F(Program, ASavingIsToldAgainstTheHighestBits) {
+  const Finished drawn = run({"schedule", "delayed 377 at=8 static 5", "--steps", "1000"});
+  ASSERT_EQ(drawn.code, 0) << drawn.error;
+  // 1 - (377 · 192 + 623 · 105) / (1000 · 192)
+  EXPECT_THAT(drawn.out, testing::HasSubstr("saving         28.23 %  against static 8 grad=8\n"));
+  const Finished json = run({"schedule", "delayed 50% at=fp32 static 8", "--json"});
+  EXPECT_EQ(Json::parse(json.out).at("saving_against"), "fp32");
 }
 
 TEST_F(Program, UnderstandsTheOriginalProgramsFlags) {

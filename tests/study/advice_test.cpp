@@ -27,7 +27,7 @@ Setting measured(const std::string& name, const std::string& line, double mean, 
                   .by_seed = {{1, mean - deviation}, {2, mean + deviation}}};
   setting.mean = mean;
   setting.deviation = deviation;
-  setting.relative_cost = cost;
+  setting.cost = {.relative_paper = cost, .relative_actual = cost};
   return setting;
 }
 
@@ -180,6 +180,16 @@ TEST(Advice, ACriticalPeriodWithoutEndLeavesNothingToQuantise) {
   AdviceRequest asked = request();
   asked.studies = {critical(2000)};
   EXPECT_TRUE(contains(user_error([&] { advise(asked); }), "whole training", "--schedule static"));
+}
+
+TEST(Advice, AnotherLengthsMeasurementsAreSaidToBe) {
+  AdviceRequest asked = request();
+  asked.studies = {suite(), critical(301)};
+  EXPECT_FALSE(contains(reasons(advise(asked)), "Mind that"));
+  asked.steps = 64000;
+  EXPECT_TRUE(contains(reasons(advise(asked)),
+                       "the suite was measured over 2000 steps, not over this recipe's 64000",
+                       "the critical-period study was measured over 2000 steps"));
 }
 
 TEST(Advice, AnotherModelsMeasurementsAreSaidToBe) {

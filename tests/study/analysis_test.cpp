@@ -28,6 +28,18 @@ Study suite_of(const std::vector<std::string>& schedules, std::int64_t seeds) {
   return study;
 }
 
+// Of a network with 1,000 GBitOps in fp32, a tenth of them in a layer that stays in fp32; slower where it is
+// cheaper.
+RunCost cost_of(const Recipe& recipe) {
+  const double paper = summarise(schedule_of(recipe), recipe.steps).relative_cost;
+  const double actual = 0.9 * paper + 0.1;
+  return {.relative_paper = paper,
+          .relative_actual = actual,
+          .gbitops_paper = 1000 * paper,
+          .gbitops_actual = 1000 * actual,
+          .seconds = 10 / paper};
+}
+
 // Finished runs of a study with the metric that `value` gives, at the cost of their schedules.
 RunScan runs_of(const Study& study, const std::string& metric,
                 const std::function<double(const Member&)>& value) {
@@ -36,7 +48,8 @@ RunScan runs_of(const Study& study, const std::string& metric,
     RunSummary run{.folder = member.name, .name = member.name, .metric = metric, .seed = member.recipe.seed};
     run.test = value(member);
     run.valid = run.test / 2;
-    run.relative_cost = summarise(schedule_of(member.recipe), member.recipe.steps).relative_cost;
+    run.cost = cost_of(member.recipe);
+    run.steps = member.recipe.steps;
     scan.runs.push_back(run);
   }
   return scan;
@@ -51,9 +64,18 @@ const std::map<std::string, std::vector<double>> kAccuracies{
     {"static", {0.84, 0.85, 0.86}}, {"fp32", {0.90, 0.91, 0.92}},
 };
 
-Analysis accuracies() {
+Analysis accuracies(const CostMeasure& measure = {}) {
   const Study study = suite_of({"RR,CR,ER,static,fp32"}, 3);
-  return analyse(study, runs_of(study, "accuracy", [](const Member& m) { return by_table(m, kAccuracies); }));
+  const auto accuracy = [](const Member& m) { return by_table(m, kAccuracies); };
+  return analyse(study, runs_of(study, "accuracy", accuracy), Judge::kTest, measure);
+}
+
+std::vector<std::string> front_of(const Analysis& analysis) {
+  std::vector<std::string> front;
+  for (const Setting& setting : analysis.settings) {
+    if (setting.on_front) front.push_back(setting.name);
+  }
+  return front;
 }
 
 TEST(Analysis, SeedsAreSummarised) {
@@ -63,8 +85,7 @@ TEST(Analysis, SeedsAreSummarised) {
   EXPECT_NEAR(cr->mean, 0.87, kTolerance);
   EXPECT_NEAR(*cr->deviation, 0.02, kTolerance);  // of -0.02, 0, 0.02
   EXPECT_EQ(cr->group, "medium");
-  EXPECT_NEAR(cr->saving, summarise(parse_schedule("CR 3:8 n=8 grad=8"), 1000).saving, kTolerance);
-  EXPECT_NEAR(find_setting(analysis, "fp32")->relative_cost, 1, kTolerance);
+  EXPECT_NEAR(find_setting(analysis, "fp32")->cost.relative_actual, 1, kTolerance);
   // From cheap to dear.
   std::vector<std::string> order;
   for (const Setting& setting : analysis.settings) order.push_back(setting.name);
@@ -72,12 +93,83 @@ TEST(Analysis, SeedsAreSummarised) {
 }
 
 TEST(Analysis, TheFrontLeavesOutWhatIsDearerAndWorse) {
-  const Analysis analysis = accuracies();
-  std::vector<std::string> front;
-  for (const Setting& setting : analysis.settings) {
-    if (setting.on_front) front.push_back(setting.name);
+  EXPECT_EQ(front_of(accuracies()), (std::vector<std::string>{"RR", "CR", "fp32"}));
+  // fp32 is the fastest here, and the best.
+  const Analysis by_time = accuracies({.axis = CostAxis::kTime});
+  EXPECT_EQ(front_of(by_time), (std::vector<std::string>{"fp32"}));
+  EXPECT_EQ(by_time.settings[0].name, "fp32");
+  EXPECT_TRUE(contains(to_markdown(by_time), "| time | accuracy % |", "Front: by time",
+                       "| fp32 |  | 1000.0 | 1.0000 | 0.0 % | 10 s | 91.00"));
+}
+
+TEST(Analysis, TheCountIsNamedAndChosen) {
+  const double cr = summarise(parse_schedule("CR 3:8 n=8 grad=8"), 1000).relative_cost;
+  const Analysis actual = accuracies(), paper = accuracies({.count = CostCount::kPaper});
+  // Static has 0.9 · 0.0625 + 0.1 of fp32's bit operations.
+  EXPECT_NEAR(*find_setting(actual, "CR")->saving, 1 - (0.9 * cr + 0.1) / (0.9 * 0.0625 + 0.1), kTolerance);
+  EXPECT_NEAR(*find_setting(paper, "CR")->saving, 1 - cr / 0.0625, kTolerance);
+  EXPECT_TRUE(contains(to_markdown(actual), "| GBitOps, actual | cost |",
+                       "| static |  | 156.2 | 0.1562 | 0.0 % |", "actual: each layer at the bits it ran at",
+                       "Front: by bit operations (actual)", "% of its bit operations (actual)"));
+  EXPECT_TRUE(contains(to_markdown(paper), "| GBitOps, paper | cost |",
+                       "| static |  | 62.5 | 0.0625 | 0.0 % |", "paper: every layer at the scheduled bits"));
+  EXPECT_EQ(to_json(paper).at("count"), "paper");
+}
+
+TEST(Analysis, SavingIsAgainstTheHighestBitsThatOccur) {
+  const std::string falling = "delayed 377 at=8 static 5 grad=8";
+  for (const bool with_static : {true, false}) {
+    std::vector<std::string> schedules{falling, "fp32"};
+    if (with_static) schedules.emplace_back("static");
+    const Study study = suite_of(schedules, 1);
+    const RunScan scan = runs_of(study, "accuracy", [](const Member&) { return 0.5; });
+    const Analysis paper = analyse(study, scan, Judge::kTest, {.count = CostCount::kPaper});
+    // 377 steps at 192, 623 at 105.
+    const double share = (377 * 192 + 623 * 105) / (1000.0 * 192);
+    EXPECT_NEAR(*find_setting(paper, falling)->saving, 1 - share, kTolerance);
+    // How the layers of a static 8 would run only a run of it tells.
+    const Analysis actual = analyse(study, scan);
+    EXPECT_EQ(find_setting(actual, falling)->saving.has_value(), with_static);
+    EXPECT_TRUE(find_setting(actual, "fp32")->saving);
+    EXPECT_TRUE(contains(to_markdown(actual), with_static ? " % |" : " |  | 50.00 | 1 |"));
   }
-  EXPECT_EQ(front, (std::vector<std::string>{"RR", "CR", "fp32"}));
+}
+
+TEST(Analysis, ARunOfAnotherLengthIsNotCounted) {
+  const Study study = suite_of({"CR,static"}, 2);
+  RunScan scan = runs_of(study, "accuracy", [](const Member&) { return 0.5; });
+  scan.runs[0].steps = 60;
+  const Analysis analysis = analyse(study, scan);
+  EXPECT_EQ(find_setting(analysis, "CR")->by_seed.size(), 1u);
+  EXPECT_TRUE(contains(to_markdown(analysis), "- CR-seed1: has 60 steps, not the study's 1000"));
+}
+
+TEST(Analysis, TwoSeedsTellNothingFromNoise) {
+  const Study study = suite_of({"CR,static"}, 2);
+  // Far apart, and nearly the same in both seeds: t is 200 with one degree of freedom, p 0.003.
+  const Analysis two = analyse(study, runs_of(study, "accuracy", [](const Member& m) {
+                                 const double noise = 0.0005 * static_cast<double>(m.recipe.seed);
+                                 return m.setting == "CR" ? 0.85 + 2 * noise : 0.80 + noise;
+                               }));
+  const Contrast& contrast = *find_setting(two, "CR")->contrast;
+  EXPECT_TRUE(contrast.interval);
+  EXPECT_FALSE(contrast.p);
+  EXPECT_EQ(two.resolution->seeds, 2u);
+  EXPECT_FALSE(two.resolution->difference);
+  EXPECT_TRUE(contains(to_markdown(two), "2 shared seeds tell no difference from noise",
+                       "one degree of freedom", "too few seeds to tell it from noise"));
+  EXPECT_FALSE(contains(to_markdown(two), "told from noise, p"));
+}
+
+TEST(Analysis, SaysWhatTheSeedsCanTell) {
+  const Analysis analysis = accuracies();
+  // Paired differences from static: RR and fp32 do not vary, CR 0.01, 0.02, 0.03 and ER -0.01, -0.02, 0 have a
+  // variance of 1e-4: over four rows 5e-5, of a mean of three 5e-5 / 3. t(0.975) of 2 degrees is 4.302652730.
+  ASSERT_TRUE(analysis.resolution && analysis.resolution->difference);
+  EXPECT_EQ(analysis.resolution->seeds, 3u);
+  EXPECT_NEAR(*analysis.resolution->difference, 4.302652730 * std::sqrt(5e-5 / 3), 1e-10);
+  EXPECT_TRUE(
+      contains(to_markdown(analysis), "3 seeds cannot tell a difference below 1.76 points from noise"));
 }
 
 TEST(Analysis, WinnersAreBetterAndCheaperThanStatic) {
@@ -138,18 +230,19 @@ TEST(Analysis, LowerIsBetterForPerplexity) {
   EXPECT_TRUE(find_setting(analysis, "RR")->on_front);  // the cheapest
   EXPECT_TRUE(find_setting(analysis, "CR")->on_front);
   EXPECT_FALSE(find_setting(analysis, "static")->on_front);
-  EXPECT_TRUE(contains(to_markdown(analysis), "perplexity, lower is better", "| 81.25 ± 1.77 |",
-                       "- CR: -4.25 at 63"));
+  EXPECT_TRUE(
+      contains(to_markdown(analysis), "perplexity, lower is better", "| 81.25 ± 1.77 |", "- CR: -4.25 at "));
 }
 
 TEST(Analysis, GroupsAreThoseOfThePaper) {
   const Study study = suite_of({"all"}, 1);
-  const Analysis analysis = analyse(
-      study, runs_of(study, "accuracy", [](const Member& m) { return m.setting == "RR" ? 0.6 : 0.8; }));
+  const auto accuracy = [](const Member& m) { return m.setting == "RR" ? 0.6 : 0.8; };
+  const Analysis analysis =
+      analyse(study, runs_of(study, "accuracy", accuracy), Judge::kTest, {.count = CostCount::kPaper});
   ASSERT_EQ(analysis.groups.size(), 3u);
   EXPECT_EQ(analysis.groups[0].settings, (std::vector<std::string>{"RR", "RTH"}));
   EXPECT_NEAR(analysis.groups[0].mean, 0.7, kTolerance);
-  EXPECT_NEAR(analysis.groups[0].saving, 0.601, 5e-3);  // 60.1 % at n = 8, in 1000 steps
+  EXPECT_NEAR(*analysis.groups[0].saving, 0.601, 5e-3);  // 60.1 % at n = 8, in 1000 steps
   EXPECT_EQ(analysis.groups[1].settings.size(), 6u);
   EXPECT_EQ(analysis.groups[2].settings.size(), 2u);
 }
@@ -162,7 +255,8 @@ TEST(Analysis, OneSeedHasNoTest) {
   EXPECT_FALSE(cr->deviation);
   EXPECT_FALSE(cr->contrast->p);
   EXPECT_NEAR(cr->contrast->difference, 0.1, kTolerance);
-  EXPECT_TRUE(contains(to_markdown(analysis), "no test", "- CR: +10.00 at"));
+  EXPECT_TRUE(
+      contains(to_markdown(analysis), "1 shared seed tells no difference from noise", "- CR: +10.00 at"));
 }
 
 TEST(Analysis, SeedsThatAreNotSharedAreComparedByWelch) {
@@ -174,6 +268,7 @@ TEST(Analysis, SeedsThatAreNotSharedAreComparedByWelch) {
                 [](const RunSummary& run) { return run.name.starts_with("CR") == (run.seed > 2); });
   const Analysis analysis = analyse(study, scan);
   EXPECT_EQ(find_setting(analysis, "CR")->contrast->test, "Welch");
+  EXPECT_FALSE(find_setting(analysis, "CR")->contrast->p) << "two seeds on either side";
   EXPECT_NEAR(find_setting(analysis, "CR")->contrast->difference, 0.1, kTolerance);
   EXPECT_EQ(analysis.missing.size(), 4u);
 }
@@ -263,6 +358,11 @@ TEST(Analysis, NoPeriodWhereNothingIsLost) {
                                     }));
   EXPECT_FALSE(analysis.period);  // it differs, but for the better
   EXPECT_TRUE(contains(to_markdown(analysis), "No deficit did damage"));
+  Study fewer = study;
+  fewer.seeds = 2;
+  EXPECT_TRUE(
+      contains(to_markdown(analyse(fewer, runs_of(fewer, "accuracy", [](const Member&) { return 0.5; }))),
+               "so few seeds cannot tell"));
   const Analysis perplexity = analyse(study, runs_of(study, "perplexity", [](const Member& m) {
                                         return 0.9 + noise(m) + (*m.at > 0 ? 0.1 : 0);
                                       }));

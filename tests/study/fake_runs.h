@@ -16,8 +16,10 @@ struct FakeRun {
   double test = 0.5;
   Json valid = nullptr;
   double relative_cost = 0.04;
+  double gbitops_paper = 1, gbitops_actual = 1;
   double seconds = 10;
   int steps = 100;
+  std::string model = "net", data_dir = "/data/digits";
 };
 
 inline void write_json(const std::filesystem::path& path, const Json& json) {
@@ -26,20 +28,23 @@ inline void write_json(const std::filesystem::path& path, const Json& json) {
 }
 
 inline void write_started(const std::filesystem::path& folder, const FakeRun& run = {}) {
-  write_json(folder / "run.json",
-             {{"format", 1}, {"recipe", {{"model", "net"}}}, {"schedule", run.schedule}, {"seed", run.seed}});
+  write_json(folder / "run.json", {{"format", 1},
+                                   {"recipe", {{"model", run.model}, {"data-dir", run.data_dir}}},
+                                   {"schedule", run.schedule},
+                                   {"seed", run.seed}});
 }
 
 inline void write_finished(const std::filesystem::path& folder, const FakeRun& run = {}) {
   write_started(folder, run);
-  write_json(folder / "result.json", {{"metric", run.metric},
-                                      {"test", run.test},
-                                      {"valid", run.valid},
-                                      {"relative_cost", run.relative_cost},
-                                      {"gbitops", {{"paper", 1.0}, {"actual", 1.0}}},
-                                      {"seconds", run.seconds},
-                                      {"eval_bits", 8},
-                                      {"steps", run.steps}});
+  write_json(folder / "result.json",
+             {{"metric", run.metric},
+              {"test", run.test},
+              {"valid", run.valid},
+              {"relative_cost", run.relative_cost},
+              {"gbitops", {{"paper", run.gbitops_paper}, {"actual", run.gbitops_actual}}},
+              {"seconds", run.seconds},
+              {"eval_bits", 8},
+              {"steps", run.steps}});
 }
 
 }  // namespace lowtide

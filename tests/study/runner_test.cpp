@@ -57,7 +57,7 @@ TEST_F(Runner, TrainsEveryMemberOnce) {
   EXPECT_EQ(text("calls"),
             "a threads=4 train --recipe --out --resume\nb threads=4 train --recipe --out --resume\n");
   EXPECT_TRUE(
-      contains(said_, "[1/2] a starts", "[2/2] b done: accuracy 50.00 %, cost 0.0400, 2 s; left 0 s"));
+      contains(said_, "[1/2] a starts", "[2/2] b done: accuracy 50.00 %, cost 0.0400 (actual), 2 s; left 0 s"));
   EXPECT_TRUE(contains(text("a/recipe.toml"), "steps = 40"));
   EXPECT_TRUE(run({"a", "b"}).failed.empty());
   EXPECT_EQ(std::count(said_.begin(), said_.end(), '\n'), 4) << "finished ones are left alone: " << said_;
