@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <span>
 #include <string_view>
 
@@ -27,7 +28,9 @@ constexpr const char* kUsage =
     "       lowtide study status DIR                          where a study stands\n"
     "       lowtide study analyze DIR                         what came out\n"
     "\n"
-    "Each has --help. A study that was stopped goes on when the same command is given again.\n";
+    "Each has --help. A study that was stopped goes on when the same command is given again; with more "
+    "--seeds\n"
+    "it grows.\n";
 
 constexpr const char* kSuiteHelp =
     "Train a recipe on every schedule, with several seeds: run folders under --out.\n"
@@ -49,6 +52,7 @@ struct RunArguments {
   Study study;
   std::string out;
   int jobs = 1;
+  bool names_seeds = false;  // as a flag, or in the file
 };
 
 std::optional<int> read_arguments(RunArguments& arguments, const std::string& kind, int argc, char** argv) {
@@ -64,6 +68,7 @@ std::optional<int> read_arguments(RunArguments& arguments, const std::string& ki
       ->configurable(false);
   define_study(app, arguments.study);
   if (const auto code = parse_recipe(app, argc, argv)) return code;
+  arguments.names_seeds = app.count("--seeds") > 0;
   for (const std::string_view word : std::span(argv, static_cast<std::size_t>(argc))) {
     // A recipe's own is passed over, since every recipe has one; this one somebody meant.
     if (word == "--schedule" || word.starts_with("--schedule="))
@@ -83,8 +88,12 @@ int run_study(const std::string& kind, int argc, char** argv) {
   if (const auto code = read_arguments(arguments, kind, argc, argv)) return *code;
   Study& study = arguments.study;
   study.recipe.steps = steps_of(study.recipe);
+  if (!arguments.names_seeds && std::filesystem::exists(study_file(arguments.out)))
+    study.seeds = read_study(arguments.out).seeds;
   complete(study);
   const StudyFolder folder(arguments.out, study);
+  if (folder.seeds_before() > 0 && folder.seeds_before() < study.seeds)
+    fmt::print("the study grows from {} to {} seeds\n", folder.seeds_before(), study.seeds);
   const std::vector<Member> all = members(study);
   const RunnerEnd end = run_members(
       all, arguments.out, {.jobs = arguments.jobs, .threads = study.recipe.threads, .say = print_line});

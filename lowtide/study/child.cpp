@@ -83,10 +83,11 @@ Child::~Child() {
   waitpid(pid_, nullptr, 0);
 }
 
-Child::Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+Child::Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)), killed_by_(other.killed_by_) {}
 
 Child& Child::operator=(Child&& other) noexcept {
   std::swap(pid_, other.pid_);
+  std::swap(killed_by_, other.killed_by_);
   return *this;
 }
 
@@ -97,6 +98,7 @@ std::optional<int> Child::ended() {
   if (result == 0 || (result < 0 && errno == EINTR)) return std::nullopt;
   LOWTIDE_CHECK(result == pid_, "waiting for a child");
   pid_ = -1;
+  killed_by_ = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

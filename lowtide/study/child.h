@@ -29,10 +29,14 @@ class Child {
   // start.
   std::optional<int> ended();
 
+  // Once it has ended: the signal that ended it, or 0 where it ended by itself, with whatever code.
+  int killed_by() const { return killed_by_; }
+
   void send(int signal) const;
 
  private:
   pid_t pid_ = -1;
+  int killed_by_ = 0;
 };
 
 // Whether a child writes to this log now.

@@ -15,9 +15,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// But for seeds that are added.
 void check_same(const fs::path& folder, const Study& stored, const Study& asked) {
   const Json was = essence(stored), is = essence(asked);
   for (const std::string& key : differences(stored, asked)) {
+    if (key == "seeds" && asked.seeds > stored.seeds) continue;
+    if (key == "seeds") {
+      throw UserError(
+          fmt::format("{}: this study has {} seeds, but {} were asked for; it can grow, not shrink",
+                      folder.string(), stored.seeds, asked.seeds));
+    }
     throw UserError(fmt::format("{}: {} is {} in this study, but {} was asked for; choose another --out",
                                 folder.string(), key, was.value(key, Json()).dump(),
                                 is.value(key, Json()).dump()));
@@ -45,11 +52,12 @@ Study read_study(const fs::path& folder) {
 
 StudyFolder::StudyFolder(const fs::path& folder, const Study& study) {
   const bool is_study = file_exists(study_file(folder));
-  bool is_new = !is_study;
   if (is_study) {
     const Study stored = read_study(folder);
-    is_new = !any_run_has_begun(folder, stored);
-    if (!is_new) check_same(folder, stored, study);
+    if (any_run_has_begun(folder, stored)) {
+      check_same(folder, stored, study);
+      seeds_before_ = stored.seeds;
+    }
   }
   if (!is_study && file_exists(folder) && !folder_entries(folder).empty()) {
     throw UserError(fmt::format("{} holds other things and no study.toml; choose a new folder for --out",
@@ -61,7 +69,7 @@ StudyFolder::StudyFolder(const fs::path& folder, const Study& study) {
     if (errno != EWOULDBLOCK) throw cannot_write(folder / "study.lock", errno);
     throw UserError(fmt::format("{}: another process runs this study", folder.string()));
   }
-  if (is_new) write_atomically(study_file(folder), to_toml(study));
+  if (seeds_before_ != study.seeds) write_atomically(study_file(folder), to_toml(study));
 }
 
 }  // namespace lowtide

@@ -21,12 +21,15 @@ struct MemberPaths {
 // The folder of a study, taken by this process and no other as long as it lives.
 class StudyFolder {
  public:
-  // A new folder, or one that holds the same study, or one of which no run has begun; UserError for a changed one, and for
-  // a folder of other things.
+  // A new folder, or one of which no run has begun, or one that holds the same study, perhaps with fewer seeds: it then grows,
+  // and what was run stays. UserError for another study, and for a folder of other things.
   StudyFolder(const std::filesystem::path& folder, const Study& study);
+
+  std::int64_t seeds_before() const { return seeds_before_; }  // 0 where no run has begun
 
  private:
   FileDescriptor lock_;
+  std::int64_t seeds_before_ = 0;
 };
 
 std::filesystem::path study_file(const std::filesystem::path& folder);

@@ -1,9 +1,12 @@
 #include "lowtide/study/runner.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <fstream>
 #include <optional>
 #include <thread>
 
@@ -34,6 +37,22 @@ std::string last_line(const fs::path& log, std::uintmax_t from) {
   return text.substr(begin, end + 1 - begin);
 }
 
+// How many processes the kernel has ended for want of memory since it started; 0 where it does not say.
+std::int64_t out_of_memory_kills(const fs::path& vmstat) {
+  std::ifstream file(vmstat);
+  std::string key;
+  for (std::int64_t count = 0; file >> key >> count;) {
+    if (key == "oom_kill") return count;
+  }
+  return 0;
+}
+
+// "SIGKILL"
+std::string signal_name(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
 class Runner {
  public:
   Runner(const std::vector<Member>& members, const fs::path& folder, const RunnerOptions& options)
@@ -61,7 +80,8 @@ class Runner {
   struct Slot {
     std::optional<Child> child;
     std::size_t member = 0;
-    std::uintmax_t log_start = 0;  // what is before is of an earlier process
+    std::uintmax_t log_start = 0;   // what is before is of an earlier process
+    std::int64_t memory_kills = 0;  // of the whole machine, when it started
   };
 
   MemberPaths paths(std::size_t member) const { return {folder_, members_[member]}; }
@@ -85,6 +105,7 @@ class Runner {
     write_atomically(place.recipe(), to_toml(member.recipe));
     slot.log_start = file_exists(place.log()) ? fs::file_size(place.log()) : 0;
     const bool resumed = file_exists(place.run.run());
+    slot.memory_kills = out_of_memory_kills(options_.vmstat);
     slot.child.emplace(options_.program,
                        std::vector<std::string>{"train", "--recipe", place.recipe().string(), "--out",
                                                 place.run.folder.string(), "--resume", "--threads",
@@ -104,6 +125,7 @@ class Runner {
   void look_at(Slot& slot) {
     const auto code = slot.child->ended();
     if (!code) return;
+    const int killed_by = slot.child->killed_by();
     slot.child.reset();
     const MemberPaths place = paths(slot.member);
     if (*code == 0 && file_exists(place.run.result())) {
@@ -111,11 +133,26 @@ class Runner {
     } else if (end_.signal != 0 && *code == 128 + end_.signal) {
       say(slot.member, "stopped");
     } else {
-      const std::string how = *code == 0    ? "it ended without a result"
-                              : *code > 128 ? fmt::format("ended by signal {}", *code - 128)
-                                            : fmt::format("exit code {}", *code);
-      fail(slot.member, fmt::format("{}; {}", last_line(place.log(), slot.log_start), how));
+      const std::string said = last_line(place.log(), slot.log_start);
+      fail(slot.member, killed_by != 0 ? fmt::format("{}; at last: {}", death_of(slot, killed_by), said)
+                                       : fmt::format("{}; {}", said, end_of(*code)));
     }
+  }
+
+  // Of one that a signal ended. The kernel ends a process for want of memory by SIGKILL, as others may too.
+  std::string death_of(const Slot& slot, int signal) const {
+    const std::string killed = fmt::format("killed by {}", signal_name(signal));
+    if (signal != SIGKILL || out_of_memory_kills(options_.vmstat) == slot.memory_kills) return killed;
+    return killed +
+           ", out of memory: the kernel ended a process for want of it; fewer --jobs or a smaller "
+           "--batch need less";
+  }
+
+  // Of one that ended by itself. Training that a signal stops saves, and ends with 128 + the signal.
+  static std::string end_of(int code) {
+    if (code == 0) return "it ended without a result";
+    if (code > 128) return fmt::format("stopped by {}, after it saved", signal_name(code - 128));
+    return fmt::format("exit code {}", code);
   }
 
   void finish(std::size_t member) {

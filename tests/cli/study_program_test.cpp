@@ -88,7 +88,16 @@ TEST_F(StudyProgram, ASuiteFromRunToAdvice) {
   const Finished again = run(suite("s", {"--seeds", "2"}));
   EXPECT_EQ(again.code, 0);
   EXPECT_FALSE(contains(again.text, "starts"));
-  expect_mistake(suite("s", {"--seeds", "3"}), "seeds is 2 in this study, but 3 was asked for");
+  expect_mistake(suite("s", {"--seeds", "1"}), "this study has 2 seeds, but 1 were asked for");
+  // Without --seeds it keeps those that it has; with more it grows, and runs those alone.
+  EXPECT_FALSE(contains(run(suite("s")).text, "starts"));
+  const Finished grown = run(suite("s", {"--seeds", "3"}));
+  ASSERT_EQ(grown.code, 0) << grown.text;
+  EXPECT_TRUE(contains(grown.text, "grows from 2 to 3 seeds", "[5/6] CR-seed3 starts", "static-seed3 done"));
+  EXPECT_FALSE(contains(grown.text, "seed1"));
+  const Finished three = run({"study", "analyze", out, "--count", "paper"});
+  EXPECT_TRUE(contains(three.text, "GBitOps, paper", "3 seeds cannot tell a difference below"));
+  expect_mistake({"study", "analyze", out, "--axis", "money"}, "axis is 'money'");
 }
 
 TEST_F(StudyProgram, StoppedByASignalItGoesOnToTheSameResult) {

@@ -35,6 +35,10 @@ TEST(Child, ASignalThatEndsItIsToldAsShellsDo) {
   Child child("/bin/sh", shell("while true; do sleep 0.02; done"), folder / "log");
   child.send(SIGTERM);  // at once: it must not be lost between fork and exec
   EXPECT_EQ(wait_for(child), 128 + SIGTERM);
+  EXPECT_EQ(child.killed_by(), SIGTERM);
+  Child polite("/bin/sh", shell("exit 143"), folder / "log");  // as one that saves first
+  EXPECT_EQ(wait_for(polite), 128 + SIGTERM);
+  EXPECT_EQ(polite.killed_by(), 0);
 }
 
 TEST(Child, AProgramThatCannotBeStartedSaysSoInTheLog) {

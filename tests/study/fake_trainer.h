@@ -16,6 +16,8 @@ namespace lowtide {
 //   fails   prints a line of output and one of error, and ends with code 2
 //   silent  ends with code 0 and no result
 //   dies    is ended by SIGKILL
+//   hungry  likewise, and the file `vmstat` beside the run folders counts it as ended for want of memory
+//   told    is stopped by a SIGTERM of somebody else: it saves, and ends with 143
 //   waits   runs until a signal stops it, saves, and ends with 128 + the signal; started again, it finishes
 //   late    is as `waits`, and takes a while to save
 // and any other finishes at once. Every call is added to `calls` beside the run folders.
@@ -48,6 +50,8 @@ case "$name" in
   fails*) echo "reading"; echo "lowtide: no such data" >&2; exit 2 ;;
   silent*) exit 0 ;;
   dies*) echo "about to die"; kill -9 $$ ;;
+  hungry*) printf 'nr_free_pages 7\noom_kill 3\n' > "$out/../vmstat"; echo "taking all"; kill -9 $$ ;;
+  told*) echo "stopped at step 30"; exit 143 ;;
   waits* | late*)
     [ -d "$out/checkpoints" ] && finish
     trap 'save 143' TERM

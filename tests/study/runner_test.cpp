@@ -21,11 +21,12 @@ class Runner : public testing::Test {
   RunnerEnd run(const std::vector<std::string>& names, int jobs = 1, int threads = 4) {
     members_.clear();
     for (const std::string& name : names) members_.push_back(fake_member(name));
-    return run_members(
-        members_, folder_.path(),
-        {.program = trainer_, .jobs = jobs, .threads = threads, .say = [&](const std::string& line) {
-           said_ += line + "\n";
-         }});
+    return run_members(members_, folder_.path(),
+                       {.program = trainer_,
+                        .jobs = jobs,
+                        .threads = threads,
+                        .say = [&](const std::string& line) { said_ += line + "\n"; },
+                        .vmstat = folder_ / "vmstat"});
   }
 
   // Runs, and sends this process the signal once all of `ready` wait.
@@ -56,8 +57,8 @@ TEST_F(Runner, TrainsEveryMemberOnce) {
   EXPECT_TRUE(run({"a", "b"}).failed.empty());
   EXPECT_EQ(text("calls"),
             "a threads=4 train --recipe --out --resume\nb threads=4 train --recipe --out --resume\n");
-  EXPECT_TRUE(
-      contains(said_, "[1/2] a starts", "[2/2] b done: accuracy 50.00 %, cost 0.0400 (actual), 2 s; left 0 s"));
+  EXPECT_TRUE(contains(said_, "[1/2] a starts",
+                       "[2/2] b done: accuracy 50.00 %, cost 0.0400 (actual), 2 s; left 0 s"));
   EXPECT_TRUE(contains(text("a/recipe.toml"), "steps = 40"));
   EXPECT_TRUE(run({"a", "b"}).failed.empty());
   EXPECT_EQ(std::count(said_.begin(), said_.end(), '\n'), 4) << "finished ones are left alone: " << said_;
@@ -76,12 +77,21 @@ TEST_F(Runner, AFailureIsNotedAndTheRestGoOn) {
   for (const FailedMember& failed : end.failed) reasons[failed.name] = failed.reason;
   EXPECT_EQ(reasons["fails"], "lowtide: no such data; exit code 2");
   EXPECT_EQ(reasons["silent"], "it printed nothing; it ended without a result");
-  EXPECT_EQ(reasons["dies"], "about to die; ended by signal 9");
+  EXPECT_EQ(reasons["dies"], "killed by SIGKILL; at last: about to die");
   EXPECT_EQ(text("fails/train.log"), "reading\nlowtide: no such data\n");
   EXPECT_TRUE(fs::exists(folder_ / "a/result.json"));
   EXPECT_TRUE(fs::exists(folder_ / "b/result.json"));
   EXPECT_EQ(status()[0].state, MemberState::kFailed);
   EXPECT_EQ(status()[0].note, "lowtide: no such data; exit code 2");
+}
+
+TEST_F(Runner, WhatEndedAMemberIsNamed) {
+  std::ofstream(folder_ / "vmstat") << "nr_free_pages 9\noom_kill 2\n";
+  EXPECT_EQ(run({"dies"}).failed.at(0).reason, "killed by SIGKILL; at last: about to die");
+  EXPECT_EQ(run({"told"}).failed.at(0).reason, "stopped at step 30; stopped by SIGTERM, after it saved");
+  EXPECT_TRUE(contains(run({"hungry"}).failed.at(0).reason, "killed by SIGKILL, out of memory",
+                       "fewer --jobs", "at last: taking all"));
+  EXPECT_TRUE(contains(status_text(status()), "failed", "out of memory"));
 }
 
 TEST_F(Runner, AFailureIsTriedAgainByTheNextCommand) {
@@ -199,6 +209,28 @@ TEST(StudyFolder, OfWhichNoRunHasBegunMayBeCorrected) {
   study.recipe.data_dir = "the right one";
   { const StudyFolder taken(folder / "study", study); }
   EXPECT_EQ(read_study(folder / "study").recipe.data_dir, "the right one");
+}
+
+TEST(StudyFolder, GrowsBySeedsAndDoesNotShrink) {
+  const ScratchFolder folder;
+  Study study = small_study();
+  study.seeds = 2;
+  { EXPECT_EQ(StudyFolder(folder / "study", study).seeds_before(), 0); }
+  write_finished(folder / "study" / members(study)[0].name);
+  Study larger = study;
+  larger.seeds = 3;
+  { EXPECT_EQ(StudyFolder(folder / "study", larger).seeds_before(), 2); }
+  EXPECT_EQ(read_study(folder / "study").seeds, 3);
+  // Those that there were are the first of those that there are.
+  const std::vector<Member> before = members(study), after = members(larger);
+  ASSERT_EQ(after.size(), before.size() + 1);
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_EQ(after[i].name, before[i].name);
+  EXPECT_TRUE(contains(user_error([&] { StudyFolder(folder / "study", study); }),
+                       "has 3 seeds, but 2 were asked for; it can grow, not shrink"));
+  larger.seeds = 4;
+  larger.recipe.lr = 0.5;
+  EXPECT_TRUE(contains(user_error([&] { StudyFolder(folder / "study", larger); }), "lr is 0.1"));
+  EXPECT_EQ(read_study(folder / "study").seeds, 3);
 }
 
 TEST(StudyFolder, IsTakenByOneProcess) {
