@@ -17,7 +17,7 @@ namespace {
 struct ReportServer::Implementation {};
 
 ReportOutcome write_report(const std::vector<std::filesystem::path>&, const std::filesystem::path&,
-                           const std::string&) {
+                           const std::string&, const CostMeasure&) {
   left_out();
 }
 

@@ -22,9 +22,6 @@ constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 32;  // twenty million l
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// Follows from steps and seconds: a column less of noise in the page.
-constexpr std::string_view kDerived = "items_per_s";
-
 struct Field {
   std::string_view key;
   double value = kNone;
@@ -55,7 +52,6 @@ void read_line(simdjson::ondemand::document& document, Line& line) {
   line.fields.clear();
   for (auto field : document.get_object()) {
     const std::string_view key = field.unescaped_key();
-    if (key == kDerived) continue;
     simdjson::ondemand::value value = field.value();
     const json_type type = value.type();
     if (key == "split") {

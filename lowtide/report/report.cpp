@@ -132,7 +132,7 @@ std::uintmax_t write_page(const fs::path& html, const Json& index, const std::ve
 }  // namespace
 
 ReportOutcome write_report(const std::vector<fs::path>& roots, const fs::path& html,
-                           const std::string& program) {
+                           const std::string& program, const CostMeasure& measure) {
   report_page();  // before the work, not after it
   ReportOutcome outcome;
   const std::vector<FoundRun> found = find_runs(roots, outcome.skipped);
@@ -145,6 +145,8 @@ ReportOutcome write_report(const std::vector<fs::path>& roots, const fs::path& h
   if (runs.empty()) no_runs(roots, outcome.skipped);
   make_names_unique(runs);
   Json index{{"program", program},
+             {"count", to_string(measure.count)},
+             {"axis", to_string(measure.axis)},
              {"made", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
              {"skipped", to_json(outcome.skipped)}};
   ScheduleRuns schedules;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lowtide/report/run_cost.h"
 #include "lowtide/report/run_search.h"
 
 namespace lowtide {
@@ -16,8 +17,8 @@ struct ReportOutcome {
 };
 
 // Writes one page that holds all runs under the roots, with every logged number; `-` is standard output. `program` is named
-// on it. UserError where there is no run at all.
+// on it; it opens with runs compared by `measure`. UserError where there is no run at all.
 ReportOutcome write_report(const std::vector<std::filesystem::path>& roots, const std::filesystem::path& html,
-                           const std::string& program);
+                           const std::string& program, const CostMeasure& measure = {});
 
 }  // namespace lowtide

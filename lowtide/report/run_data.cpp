@@ -10,6 +10,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/json_reason.h"
 #include "lowtide/cost/ledger.h"
+#include "lowtide/cost/summary.h"
 #include "lowtide/report/landscape.h"
 #include "lowtide/schedule/runs.h"
 #include "lowtide/train/checkpoint_state.h"
@@ -21,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beyond this many changes of bits a picture shows a band; it is then drawn from what was logged.
+// More changes of bits than this a picture cannot show: it then has so many means.
 constexpr std::size_t kMostBitRuns = 4096;
 
 Json read_plain(const fs::path& path) { return is_plain_file(path) ? read_run_file(path) : Json(); }
@@ -44,7 +45,11 @@ Json variant_of(const Json& run) {
 Json describe_schedule(const std::string& line) {
   try {
     const ScheduleSpec spec = parse_schedule(line);
-    Json json{{"name", spec.delay ? "delayed" : spec.name}, {"low", spec.bits.low}, {"high", spec.bits.high}};
+    const Bits peak = peak_bits(spec);
+    Json json{{"name", spec.delay ? "delayed" : spec.name},
+              {"low", spec.bits.low},
+              {"high", peak.forward},
+              {"static", static_line(peak)}};  // what its saving is told against
     if (spec.name == "deficit") json["deficit"] = spec.steps;
     if (spec.name == "window") json["window"] = {spec.from, spec.to};
     return json;
@@ -94,12 +99,52 @@ Json total_steps_of(const Json& run, const Json& result) {
 // The task's metric: what a line has beside the keys that all tasks share.
 std::string metric_name(const Json& result, const MetricsTable& train) {
   if (result.is_object()) return result.at("metric");
-  constexpr std::array<std::string_view, 7> kShared{"step",      "loss",          "lr",     "bits",
-                                                    "grad_bits", "relative_cost", "seconds"};
+  constexpr std::array<std::string_view, 10> kShared{
+      "step",          "loss",           "lr",          "bits",   "grad_bits", "relative_cost",
+      "gbitops_paper", "gbitops_actual", "items_per_s", "seconds"};
   for (const Column& column : train.columns) {
     if (std::find(kShared.begin(), kShared.end(), column.name) == kShared.end()) return column.name;
   }
   return "accuracy";
+}
+
+// Steps in a row with the same forward bits, or with this mean of them.
+struct ForwardRun {
+  double bits = 0;
+  std::int64_t count = 0;
+};
+
+// Where only the gradient bits change, the run goes on.
+std::vector<ForwardRun> forward_runs(const std::vector<BitRun>& runs) {
+  std::vector<ForwardRun> result;
+  for (const BitRun& run : runs) {
+    if (result.empty() || result.back().bits != run.bits.forward)
+      result.push_back({static_cast<double>(run.bits.forward), 0});
+    result.back().count += run.count;
+  }
+  return result;
+}
+
+// Neighbours together, as many at a time as leave no more than a picture can show. fp32 has no place among
+// numbers of bits, and stays by itself.
+std::vector<ForwardRun> means(const std::vector<ForwardRun>& runs) {
+  const std::size_t together = runs.size() / (kMostBitRuns / 2) + 1;
+  std::vector<ForwardRun> result;
+  std::size_t members = together;
+  for (const ForwardRun& run : runs) {
+    const bool apart = members == together || (run.bits == 0) != (result.back().bits == 0);
+    if (apart) {
+      result.push_back(run);
+      members = 1;
+      continue;
+    }
+    ForwardRun& mean = result.back();
+    mean.bits +=
+        (run.bits - mean.bits) * static_cast<double>(run.count) / static_cast<double>(mean.count + run.count);
+    mean.count += run.count;
+    ++members;
+  }
+  return result;
 }
 
 void check_result(const Json& result) {
@@ -168,16 +213,12 @@ Json schedule_runs(const std::string& line, std::int64_t total_steps) {
   try {
     const ScheduleSpec spec = parse_schedule(line);
     if (spec.name == "progressive" || total_steps <= 0) return nullptr;
-    Json runs = Json::array();
-    for (const BitRun& run : run_lengths(*make_schedule(spec, total_steps), total_steps)) {
-      if (!runs.empty() && runs.back()[0] == run.bits.forward) {
-        runs.back()[1] = runs.back()[1].get<std::int64_t>() + run.count;
-      } else {
-        runs.push_back({run.bits.forward, run.count});
-      }
-      if (runs.size() > kMostBitRuns) return nullptr;
-    }
-    return runs;
+    const std::vector<ForwardRun> runs =
+        forward_runs(run_lengths(*make_schedule(spec, total_steps), total_steps));
+    Json json = Json::array();
+    for (const auto& [bits, count] : runs.size() > kMostBitRuns ? means(runs) : runs)
+      json.push_back({bits, count});
+    return json;
   } catch (const UserError&) {
     return nullptr;
   }

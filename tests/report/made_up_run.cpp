@@ -27,11 +27,14 @@ Recipe recipe_of(const MadeUpRun& run) {
   recipe.batch = kBatch;
   recipe.log_every = run.log_every;
   recipe.eval_every = run.eval_every;
+  recipe.model = run.model;
+  recipe.lr_delay = run.lr_delay;
+  recipe.layer_bits = run.layer_bits;
   return recipe;
 }
 
 // The layers of a ResNet-8 on images of 28 × 28.
-Ledger make_ledger() {
+Ledger layers_of_resnet8() {
   Ledger ledger;
   ledger.add_layer("conv1", 112896);
   for (const char* name : {"group1.0.conv1", "group1.0.conv2"}) ledger.add_layer(name, 1806336);
@@ -45,13 +48,21 @@ Ledger make_ledger() {
   return ledger;
 }
 
+Ledger make_ledger(const std::vector<std::string>& layer_bits) {
+  const LayerRules rules(layer_bits);
+  Ledger all = layers_of_resnet8(), ledger;
+  for (const Ledger::Layer& layer : all.layers())
+    ledger.add_layer(layer.name, layer.macs, rules.match(layer.name, layer.precision));
+  return ledger;
+}
+
 class Writer {
  public:
   Writer(const std::filesystem::path& folder, const MadeUpRun& run)
       : paths_{folder},
         run_(run),
         schedule_(make_schedule(parse_schedule(run.schedule), run.steps)),
-        ledger_(make_ledger()),
+        ledger_(make_ledger(run.layer_bits)),
         random_(run.seed, RandomPurpose::kShuffle, std::hash<std::string>{}(run.schedule)) {}
 
   void write() {
@@ -96,7 +107,9 @@ class Writer {
     damage_ += low / 8 * std::exp(-4.0 * static_cast<double>(step) / static_cast<double>(run_.steps)) /
                static_cast<double>(run_.steps);
     seconds_ += 71'000'000 + random_.below(2'000'000);
-    if (step % run_.log_every == 0 || step == run_.steps) log(step, low);
+    if (schedule_->is_stateful()) schedule_->observe(step - 1, 2.3 - 2.05 * progress(step));
+    const bool will_change = schedule_->is_stateful() && schedule_->at(step) != bits_;
+    if (step % run_.log_every == 0 || step == run_.steps || will_change) log(step, low);
     if (step % run_.eval_every == 0 && step < run_.steps) evaluate(step, "valid", "");
   }
 
@@ -108,11 +121,15 @@ class Writer {
     const auto items = static_cast<double>(kBatch * run_.log_every);
     const double rate =
         0.05 * (1 + std::cos(M_PI * static_cast<double>(step) / static_cast<double>(run_.steps)));
+    const std::string bit_operations =
+        run_.old ? ""
+                 : fmt::format("\"gbitops_paper\":{},\"gbitops_actual\":{},",
+                               gbitops(ledger_.paper().total()), gbitops(ledger_.actual().total()));
     fmt::format_to(std::back_inserter(lines_),
                    "{{\"step\":{},\"loss\":{},\"accuracy\":{},\"lr\":{},\"bits\":{},\"grad_bits\":{},"
-                   "\"relative_cost\":{},\"items_per_s\":{},\"seconds\":{}}}\n",
+                   "\"relative_cost\":{},{}\"items_per_s\":{},\"seconds\":{}}}\n",
                    step, std::max(loss, 0.01), std::round(correct * items) / items, rate, bits_.forward,
-                   bits_.backward, relative_cost(), 1750 + 20 * noise(), seconds());
+                   bits_.backward, relative_cost(), bit_operations, 1750 + 20 * noise(), seconds());
   }
 
   double evaluate(std::int64_t step, const char* split, const char* final) {

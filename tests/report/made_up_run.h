@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace lowtide {
 
@@ -17,6 +18,10 @@ struct MadeUpRun {
   bool finished = true;
   std::int64_t stopped_at = 0;  // of a run that is not finished: steps done
   bool landscape = false;
+  bool old = false;  // as it was logged before lines had bit operations
+  std::string model = "cifar-resnet8";
+  std::int64_t lr_delay = 0;
+  std::vector<std::string> layer_bits = {};
 };
 
 void write_run(const std::filesystem::path& folder, const MadeUpRun& run);

@@ -2,6 +2,7 @@
 //   make_runs suite DIR            schedules × seeds, deficits, windows, landscapes, one unfinished, some damaged
 //   make_runs many DIR RUNS LINES  so many runs of so many logged lines
 //   make_runs growing DIR          one run that is not finished
+//   make_runs odd DIR              folders of what is seldom: other lengths and models, long names, single points
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -71,6 +72,52 @@ void write_many(const fs::path& root, int runs, std::int64_t lines) {
   }
 }
 
+void write_odd(const fs::path& root) {
+  // Two lengths, and layers that are not at the scheduled bits.
+  for (const int seed : {1, 2}) {
+    const auto name = [&](const char* what) { return root / "lengths" / fmt::format("{}-{}", what, seed); };
+    const auto number = static_cast<std::uint64_t>(seed);
+    write_run(name("CR"), {.seed = number, .steps = 800});
+    write_run(name("static"), {.schedule = "static 8 grad=8", .seed = number, .steps = 800});
+    write_run(name("brief"), {.seed = number, .steps = 60});
+    write_run(name("mixed"), {.seed = number, .steps = 800, .layer_bits = {"*.shortcut=fp32"}});
+  }
+  write_run(root / "lengths" / "falling", {.schedule = "delayed 377 at=8 static 5 grad=8", .steps = 800});
+  // Names that fill a window by themselves.
+  const std::vector<std::string> rules{"conv1=8", "group1.0.conv1=6", "group2.*=fp32", "group3.0.shortcut=4"};
+  for (const char* schedule :
+       {"CR 3:8 n=8 grad=8", "RR 3:8 n=8 grad=8", "delayed 25% at=fp32 RR 3:8 n=8 grad=8"}) {
+    for (const std::size_t count : {1, 2, 3, 4}) {
+      const std::string name = fmt::format("a-name-that-tells-everything-{}-{}-of-this-run-and-more", count,
+                                           std::string_view(schedule).substr(0, 7));
+      write_run(root / "names" / name,
+                {.schedule = schedule,
+                 .steps = 200,
+                 .layer_bits = {rules.begin(), rules.begin() + static_cast<long>(count)}});
+    }
+  }
+  write_run(root / "one" / "point", {.steps = 10, .log_every = 10, .eval_every = 100});
+  // Logged more seldom than the bits change.
+  write_run(root / "bits" / "CR", {.steps = 200, .log_every = 100});
+  write_run(root / "bits" / "old",
+            {.schedule = "RR 3:8 n=8 grad=8", .steps = 200, .log_every = 100, .old = true});
+  write_run(root / "bits" / "loop",
+            {.schedule = "progressive 3,4,6,8 grad=8 window=10 threshold=0.2 patience=1",
+             .steps = 200,
+             .log_every = 100});
+  // Deficits as a study makes them, and static training of their length and of another.
+  for (const int length : {0, 50, 100}) {
+    write_run(root / "periods" / fmt::format("deficit-{}", length),
+              {.schedule = fmt::format("deficit 3:8 grad=8 steps={}", length),
+               .steps = 200 + length,
+               .lr_delay = length});
+  }
+  write_run(root / "periods" / "static", {.schedule = "static 8 grad=8", .steps = 200});
+  write_run(root / "periods" / "static-brief", {.schedule = "static 8 grad=8", .steps = 40});
+  write_run(root / "models" / "small", {});
+  write_run(root / "models" / "large", {.model = "cifar-resnet74"});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -82,8 +129,10 @@ int main(int argc, char** argv) {
     write_many(argv[2], std::atoi(argv[3]), std::atoll(argv[4]));
   } else if (what == "growing") {
     write_run(argv[2], {.steps = 800, .finished = false, .stopped_at = 100});
+  } else if (what == "odd") {
+    write_odd(argv[2]);
   } else {
-    fmt::print(stderr, "usage: make_runs suite DIR | many DIR RUNS LINES | growing DIR\n");
+    fmt::print(stderr, "usage: make_runs suite DIR | many DIR RUNS LINES | growing DIR | odd DIR\n");
     return 2;
   }
   return 0;

@@ -69,7 +69,7 @@ TEST(Metrics, WhatALineLacksIsNotANumber) {
 TEST(Metrics, WhatIsNotANumberIsNotAColumn) {
   const Metrics metrics = parse_metrics(
       "{\"note\":\"text with \\\" and "
-      "\\u00e9\",\"step\":1,\"more\":{\"a\":[1,2]},\"items_per_s\":7,\"loss\":1}\n",
+      "\\u00e9\",\"step\":1,\"more\":{\"a\":[1,2]},\"loss\":1}\n",
       "");
   ASSERT_EQ(metrics.train().columns.size(), 2);
   EXPECT_EQ(metrics.train().columns[0].name, "step");

@@ -55,6 +55,8 @@ TEST_F(Report, HoldsTheRunsAndNamesTheRest) {
   EXPECT_EQ(report.at("runs").size(), 2);
   EXPECT_EQ(report.at("skipped").size(), 2);
   EXPECT_EQ(report.at("program"), "lowtide test");
+  EXPECT_EQ(report.at("count"), "actual");
+  EXPECT_EQ(report.at("axis"), "bitops");
   const std::string page = read_text_file(html_);
   EXPECT_TRUE(contains(page, "id=\"rows-0\"", "id=\"rows-1\"", "</html>"));
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "lowtide/cost/summary.h"
 #include "lowtide/io/file.h"
 #include "lowtide/report/landscape.h"
 #include "lowtide/train/run_folder.h"
@@ -137,6 +138,11 @@ TEST_F(RunData, LinesAreSummedUp) {
   EXPECT_EQ(finished.at("metric"), "accuracy");
   const Metrics words = parse_metrics("{\"step\":1,\"loss\":5,\"perplexity\":148}\n", "");
   EXPECT_EQ(describe_lines(words, nullptr).at("metric"), "perplexity");
+  const Metrics all = parse_metrics(
+      R"({"bits":3,"gbitops_actual":1,"gbitops_paper":1,"items_per_s":9,"loss":5,"perplexity":148,"step":1})"
+      "\n",
+      "");
+  EXPECT_EQ(describe_lines(all, nullptr).at("metric"), "perplexity");
   EXPECT_EQ(describe_lines(parse_metrics("", ""), nullptr).at("last"), Json::object());
 }
 
@@ -146,7 +152,33 @@ TEST_F(RunData, SchedulesAsRunsOfBits) {
   EXPECT_EQ(schedule_runs("static 8 grad=6", 7), (Json{{8, 7}}));
   EXPECT_TRUE(schedule_runs("progressive 3,4,8 grad=8", 100).is_null()) << "only training knows";
   EXPECT_TRUE(schedule_runs("someday 3:8", 100).is_null());
-  EXPECT_TRUE(schedule_runs("CR 3:8 n=100000 grad=8", 10'000'000).is_null()) << "more than can be seen";
+}
+
+TEST_F(RunData, MoreRunsThanCanBeSeenAreMeans) {
+  const Json runs = schedule_runs("delayed 100 at=fp32 CR 3:8 n=10000 grad=8", 1'000'100);
+  EXPECT_GT(runs.size(), 1000);
+  EXPECT_LT(runs.size(), 4096);
+  EXPECT_EQ(runs[0], (Json{0, 100}));
+  std::int64_t steps = 0;
+  double bits = 0;
+  for (const Json& run : runs) {
+    steps += run.at(1).get<std::int64_t>();
+    bits += run.at(0).get<double>() * run.at(1).get<double>();
+    if (steps > 100) {
+      EXPECT_GT(run.at(0), 3);
+      EXPECT_LT(run.at(0), 8);
+    }
+  }
+  EXPECT_EQ(steps, 1'000'100);
+  // Sums of some 1e6 in double precision.
+  EXPECT_NEAR(bits / 1e6, summarise(parse_schedule("CR 3:8 n=10000 grad=8"), 1'000'000).mean_bits, 1e-9);
+}
+
+TEST_F(RunData, ASavingsStaticHasTheHighestBitsThatOccur) {
+  write_run(scratch_ / "falling", {.schedule = "delayed 50 at=8 static 5 grad=6"});
+  const Json spec = read_run(scratch_ / "falling").at("spec");
+  EXPECT_EQ(spec.at("static"), "static 8 grad=6");
+  EXPECT_EQ(spec.at("high"), 8);
 }
 
 TEST_F(RunData, LandscapesAreChecked) {

@@ -32,7 +32,7 @@ export function chips(row: HTMLElement, groups: Group[], look: Map<string, Look>
           "data-chip": group.key,
           "aria-pressed": String(!chosen.hidden.has(group.key)),
           style: `--chip: ${look.get(group.key)!.color}`,
-          title: group.line,
+          title: group.label === group.line ? group.line : `${group.label}\n${group.line}`,
           onclick: () => toggle(group.key),
         },
         group.label,

@@ -1,7 +1,7 @@
 // What all sections look at.
 
 import type { Look } from "./palette";
-import type { Experiment, Split } from "./runs";
+import type { Experiment, Measure, Split } from "./runs";
 import type { Store } from "./store";
 
 export interface Context {
@@ -9,6 +9,7 @@ export interface Context {
   readonly experiment: Experiment; // the one that is chosen
   readonly look: Map<string, Look>; // by group
   readonly split: Split;
+  readonly measure: Measure;
 }
 
 export interface Section {

@@ -5,29 +5,48 @@ import type { Context } from "./context";
 import { csvLine } from "./export";
 import { Figure, type Drawing, type Point } from "./figure";
 import { grouped, isFraction, metricText, plural, shortNumber, spreadText } from "./format";
-import { metricOf, statistics, type Group, type Run, type Statistics } from "./runs";
+import { differingKeys, metricOf, statistics, valueText, type Run, type Statistics } from "./runs";
 import { addText, plotStyle, together, type Placed, type PlotSvg } from "./svg";
 
 interface Period extends Statistics {
   kind: "deficit" | "window";
-  series: string; // bits, and of a window its length
+  series: string; // bits, of a window its length, and where there are several, the training's
   at: number; // R, or the window's start
   runs: Run[];
 }
 
+// Of the normal training: what comes before it, while the learning rate waits, is not counted.
+const lengthOf = ({ total_steps, variant }: Run) => (total_steps ?? NaN) - Number(variant["lr-delay"] ?? 0);
+
+// What a deficit changes in a recipe beside its schedule.
+const following = new Set(["schedule", "steps", "epochs", "lr-delay", "swa-start"]);
+const restOf = ({ variant }: Run) =>
+  JSON.stringify(Object.entries(variant).filter(([key]) => !following.has(key)));
+
 // With a window of no steps nothing is low: what the other windows are compared with.
 const hasNoWindow = ({ spec: { window } }: Run) => window !== undefined && window[0] === window[1];
 
-// Runs of one deficit or window, whatever else in their recipe follows from it (a longer run, later decays).
+const isCritical = ({ spec }: Run) => spec.deficit !== undefined || spec.window !== undefined;
+
+// Runs of one deficit or window, whatever else in their recipe follows from it (a longer run, later decays). Those that
+// differ in length or in anything else are series of their own, and say in what.
 function periodsOf(context: Context): Period[] {
+  const critical = context.experiment.runs.filter(isCritical);
+  const several = new Set(critical.map(lengthOf)).size > 1;
+  const keys = differingKeys(critical).filter((key) => !following.has(key));
+  const apart = (run: Run) => [
+    ...(several ? [`${grouped(lengthOf(run))} steps`] : []),
+    ...keys.map((key) => `${key}=${valueText(run.variant[key])}`),
+  ];
   const found = new Map<string, Period & { values: number[] }>();
-  for (const run of context.experiment.runs) {
+  for (const run of critical) {
     const { deficit, window, low, high } = run.spec;
     const value = metricOf(run, context.split);
-    if ((deficit === undefined && window === undefined) || hasNoWindow(run) || !Number.isFinite(value)) continue;
-    const series = window
+    if (hasNoWindow(run) || !Number.isFinite(value)) continue;
+    const bits = window
       ? `${grouped(window[1] - window[0])} steps at ${low} bits, else ${high}`
       : `${low} bits, then ${high}`;
+    const series = [bits, ...apart(run)].join(", ");
     const at = window ? window[0] : deficit!;
     const key = `${window ? "window" : "deficit"}|${series}|${at}`;
     const period = found.get(key) ?? {
@@ -49,28 +68,37 @@ function periodsOf(context: Context): Period[] {
     .sort((a, b) => a.series.localeCompare(b.series) || a.at - b.at);
 }
 
-// What the high precision gives without a deficit.
-function baselineOf(context: Context): (Statistics & { group: Group }) | null {
-  const highs = new Set(
-    context.experiment.runs
-      .filter((run) => run.spec.deficit !== undefined || run.spec.window)
-      .map((run) => run.spec.high),
-  );
-  const groups = context.experiment.groups.filter((candidate) => highs.has(candidate.runs[0].spec.high));
-  const group =
-    groups.find((candidate) => candidate.runs[0].spec.name === "static") ??
-    groups.find((candidate) => hasNoWindow(candidate.runs[0]));
-  const known = group && statistics(group.finished.map((run) => metricOf(run, context.split)));
-  return group && known ? { ...known, group } : null;
+interface Baseline {
+  mean: number;
+  label: string;
+  series: string;
+}
+
+// What the high precision gives without a deficit, for each series in trainings of its length and recipe.
+function baselinesOf(context: Context, periods: Period[]): Baseline[] {
+  const bySeries = new Map(periods.map((period) => [period.series, period.runs[0]]));
+  return [...bySeries].flatMap(([series, run]) => {
+    const peers = context.experiment.groups.filter(
+      ({ runs: [peer] }) =>
+        peer.spec.high === run.spec.high && lengthOf(peer) === lengthOf(run) && restOf(peer) === restOf(run),
+    );
+    const group =
+      peers.find(({ runs: [peer] }) => peer.spec.name === "static") ?? peers.find(({ runs: [peer] }) => hasNoWindow(peer));
+    const known = group && statistics(group.finished.map((one) => metricOf(one, context.split)));
+    return known ? [{ mean: known.mean, label: group.label, series }] : [];
+  });
 }
 
 const hues = ["var(--hue-1)", "var(--hue-2)", "var(--hue-3)", "var(--hue-4)", "var(--hue-5)"];
 
 function panel(context: Context, periods: Period[], title: string, width: number): { svg: PlotSvg; points: Point[] } {
   const { metric } = context.experiment;
-  const baseline = baselineOf(context);
+  const baselines = baselinesOf(context, periods);
   const series = [...new Set(periods.map((period) => period.series))];
-  const color = (period: Period) => hues[series.indexOf(period.series) % hues.length];
+  const color = ({ series: name }: { series: string }) => hues[series.indexOf(name) % hues.length];
+  // One that all series share has the colour of none.
+  const shared = new Set(baselines.map(({ label }) => label)).size === 1;
+  const ruleColor = (baseline: Baseline) => (shared ? "var(--baseline-2)" : color(baseline));
   const svg = Plot.plot({
     style: plotStyle,
     width,
@@ -97,7 +125,7 @@ function panel(context: Context, periods: Period[], title: string, width: number
       tickFormat: isFraction(metric) ? (v: number) => `${+(100 * v).toFixed(2)} %` : shortNumber,
     },
     marks: [
-      ...(baseline ? [Plot.ruleY([baseline.mean], { stroke: "var(--baseline-2)", strokeDasharray: "3 4" })] : []),
+      Plot.ruleY(baselines, { y: "mean", stroke: ruleColor, strokeDasharray: "3 4" }),
       Plot.line(periods, { x: "at", y: "mean", z: "series", stroke: color, strokeWidth: 1.6 }),
       Plot.ruleX(
         periods.filter((period) => period.count > 1),
@@ -112,11 +140,15 @@ function panel(context: Context, periods: Period[], title: string, width: number
       Plot.dot(periods, { x: "at", y: "mean", fill: color, stroke: "var(--surface)", r: 4.5 }),
     ],
   }) as PlotSvg;
-  series.forEach((name, i) => addText(svg, 56, 30 + 15 * i, name, { fill: hues[i % hues.length], weight: 550 }));
+  series.forEach((name, i) =>
+    addText(svg, 56, 30 + 15 * i, name, { fill: hues[i % hues.length], weight: 550 }, width - 70),
+  );
   const x = svg.scale("x"),
     y = svg.scale("y");
-  if (baseline)
-    addText(svg, width - 20, y.apply(baseline.mean) - 5, baseline.group.label, { fill: "var(--muted)", anchor: "end" });
+  for (const baseline of shared ? baselines.slice(0, 1) : baselines) {
+    const fill = shared ? "var(--muted)" : color(baseline);
+    addText(svg, width - 20, y.apply(baseline.mean) - 5, baseline.label, { fill, anchor: "end", halo: true }, width / 2);
+  }
   const points = periods.map((period): Point => ({
     x: x.apply(period.at),
     y: y.apply(period.mean),
@@ -164,6 +196,7 @@ function csv(context: Context): string[] {
         run.spec.high,
         period.at,
         run.spec.window ? run.spec.window[1] - run.spec.window[0] : period.at,
+        lengthOf(run),
         run.name,
         run.seed,
         metricOf(run, context.split),
@@ -177,6 +210,7 @@ function csv(context: Context): string[] {
       "high_bits",
       "start_or_R",
       "low_steps",
+      "normal_steps",
       "run",
       "seed",
       `${context.split}_${context.experiment.metric}`,
@@ -189,7 +223,7 @@ export function critical(context: Context): Figure {
   return new Figure({
     id: "critical",
     title: "Critical periods",
-    note: "The final metric after low precision for the first R steps (deficit), or in a window of steps; bars are one standard deviation over seeds.",
+    note: "The final metric after low precision for the first R steps (deficit), or in a window of steps; bars are one standard deviation over seeds. The dashed line is training of the same length without.",
     draw: (width) => draw(context, width),
     csv: () => csv(context),
   });

@@ -1,5 +1,6 @@
 // Learning curves, with the bits underneath.
 
+import { loggedRuns } from "./bit_runs";
 import { chips, type Chosen } from "./chips";
 import type { Tables } from "./columns";
 import type { Context, Section } from "./context";
@@ -7,7 +8,7 @@ import { drawCurves, type Axis, type Curve, type Quantity } from "./curves_draw"
 import { element, labelled, select, svgElement } from "./dom";
 import { cellText, csvLine } from "./export";
 import { Figure } from "./figure";
-import type { Group, Run } from "./runs";
+import { bitRunsKey, type Group, type Run } from "./runs";
 
 const mostRunsAtFirst = 24;
 const mostGroupsAtFirst = 8;
@@ -61,7 +62,7 @@ export class Curves implements Section {
     this.figure = new Figure({
       id: "curves",
       title: "Learning curves",
-      note: "Lines are training, rings evaluations. Where several logged points share a pixel, the line is their mean and the shade spans the smallest and the largest. Drag to zoom; + and − do so from the keyboard. CSV holds every logged line of the runs shown.",
+      note: "Lines are training, rings evaluations; the bands underneath are the bits of each step, as the schedule has them or, of closed loops, as they were logged. Where several logged points share a pixel, the line is their mean and the shade spans the smallest and the largest. Drag to zoom; + and − do so from the keyboard. CSV holds every logged line of the runs shown.",
       controls: [
         select("Show", quantities, this.quantity, (value) => this.set(() => (this.quantity = value as Quantity))),
         select("against", axes, this.axis, (value) => this.set(() => ([this.axis, this.zoom] = [value as Axis, null]))),
@@ -109,13 +110,16 @@ export class Curves implements Section {
     this.context.store.load(shown.map(({ run }) => run.id));
     const curves = shown.flatMap(({ run, group }): Curve[] => {
       const tables = this.context.store.tables.get(run.id);
-      return tables ? [{ run, group, tables, look: this.context.look.get(group.key)! }] : [];
+      if (!tables) return [];
+      const bitRuns = this.context.store.schedules.get(bitRunsKey(run)) ?? loggedRuns(tables) ?? [];
+      return [{ run, group, tables, look: this.context.look.get(group.key)!, bitRuns }];
     });
     const drawn = drawCurves(curves, {
       width,
       quantity: this.quantity,
       axis: this.axis,
       metric: this.context.experiment.metric,
+      count: this.context.measure.count,
       zoom: this.zoom,
     });
     this.invert = drawn.invert;

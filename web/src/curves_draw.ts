@@ -1,13 +1,24 @@
 // The drawing of learning curves: the quantity above, a strip of bits for each schedule below, one axis for both.
 
 import * as Plot from "@observablehq/plot";
+import { segmentsOf, type BitRuns } from "./bit_runs";
 import type { Tables } from "./columns";
 import { svgElement } from "./dom";
 import type { Drawing, Point } from "./figure";
-import { bitsText, costText, durationText, grouped, isFraction, metricText, shortNumber, significant } from "./format";
+import {
+  bitsText,
+  costText,
+  durationText,
+  grouped,
+  isFraction,
+  metricText,
+  shortDuration,
+  shortNumber,
+  significant,
+} from "./format";
 import type { Look } from "./palette";
-import type { Group, Run } from "./runs";
-import { addText, plotStyle, together, type PlotSvg } from "./svg";
+import type { Count, Group, Run } from "./runs";
+import { addText, plotStyle, textWidth, together, type PlotSvg } from "./svg";
 import { nearestIndex, thin, type Thinned } from "./thin";
 
 export type Quantity = "metric" | "loss" | "lr";
@@ -18,6 +29,7 @@ export interface Curve {
   group: Group;
   tables: Tables;
   look: Look;
+  bitRuns: BitRuns;
 }
 
 export interface CurveOptions {
@@ -25,6 +37,7 @@ export interface CurveOptions {
   quantity: Quantity;
   axis: Axis;
   metric: string;
+  count: Count;
   zoom: [number, number] | null;
 }
 
@@ -32,7 +45,6 @@ interface Line extends Curve {
   step: Float64Array;
   x: Float64Array;
   y: Float64Array;
-  bits: Float64Array;
 }
 
 // Points in all; more of them than pixels would only cost time.
@@ -42,29 +54,39 @@ const mostStrips = 16;
 const stripHeight = 11,
   stripGap = 5;
 const margin = { left: 56, right: 20, top: 24 };
+const labelRoom = 156; // pixels, of names at the right
+const endLook = (fill: string) => ({ fill, weight: 550 });
 
 const none = new Float64Array();
 
-// The cost so far in units of the whole run at fp32.
-function axisValues(curve: Curve, axis: Axis): Float64Array {
+// How the cost so far is told: GBitOps in the count that was chosen, where all runs logged them. Old ones know the papers'
+// count alone, relative to fp32.
+type CostColumn = "gbitops_actual" | "gbitops_paper" | "relative_cost";
+
+function costColumn(curves: Curve[], count: Count): CostColumn {
+  const wanted = `gbitops_${count}` as const;
+  return curves.every(({ tables }) => tables.get("train")!.columns.has(wanted)) ? wanted : "relative_cost";
+}
+
+function axisValues(curve: Curve, axis: Axis, column: CostColumn): Float64Array {
   const columns = curve.tables.get("train")!.columns;
   const step = columns.get("step") ?? none;
   if (axis === "step") return step;
   if (axis === "seconds") return columns.get("seconds") ?? none;
+  if (column !== "relative_cost") return columns.get(column)!;
   const total = curve.run.total_steps ?? step.at(-1) ?? 1;
   const cost = columns.get("relative_cost") ?? none;
   return cost.map((value, i) => (value * step[i]) / total);
 }
 
-function lineOf(curve: Curve, options: CurveOptions): Line {
+function lineOf(curve: Curve, options: CurveOptions, column: CostColumn): Line {
   const columns = curve.tables.get("train")!.columns;
   const name = options.quantity === "metric" ? options.metric : options.quantity;
   return {
     ...curve,
     step: columns.get("step") ?? none,
-    x: axisValues(curve, options.axis),
+    x: axisValues(curve, options.axis, column),
     y: columns.get(name) ?? none,
-    bits: columns.get("bits") ?? none,
   };
 }
 
@@ -75,17 +97,14 @@ function extent(lines: Line[]): [number, number] {
 }
 
 const quantityLabel = ({ quantity, metric }: CurveOptions) => ({ metric, loss: "loss", lr: "learning rate" })[quantity];
-const axisLabel = { step: "step", cost: "bit operations so far, relative to the whole run at fp32", seconds: "time" };
-const axisTick = {
-  step: shortNumber,
-  cost: shortNumber,
-  seconds: (v: number) =>
-    v === 0
-      ? "0"
-      : durationText(v)
-          .replace(/ (0 s|0 min)$/, "")
-          .replace(".0 s", " s"),
+const costLabel = {
+  gbitops_actual: "GBitOps so far, actual",
+  gbitops_paper: "GBitOps so far, paper",
+  relative_cost: "bit operations so far, relative to the whole run at fp32, as papers count",
 };
+const axisLabel = (axis: Axis, column: CostColumn) =>
+  ({ step: "step", cost: costLabel[column], seconds: "time" })[axis];
+const axisTick = { step: shortNumber, cost: shortNumber, seconds: shortDuration };
 
 function quantityText(options: CurveOptions, value: number): string {
   if (options.quantity === "metric") return metricText(options.metric, value);
@@ -118,6 +137,13 @@ function evaluations(line: Line, options: CurveOptions, from: number, to: number
   return found;
 }
 
+function costSoFar(at: (name: string) => number, count: Count): string {
+  const actual = (at("relative_cost") * at("gbitops_actual")) / at("gbitops_paper");
+  return count === "actual" && Number.isFinite(actual)
+    ? `cost ${costText(actual)} (actual)`
+    : `cost ${costText(at("relative_cost"))} (paper)`;
+}
+
 function pointLines(line: Line, options: CurveOptions, i: number): string[] {
   const columns = line.tables.get("train")!.columns;
   const at = (name: string) => columns.get(name)?.[i] ?? NaN;
@@ -125,8 +151,8 @@ function pointLines(line: Line, options: CurveOptions, i: number): string[] {
     `${line.group.label}, seed ${line.run.seed}`,
     `step ${grouped(line.step[i])}`,
     `${quantityLabel(options)} ${quantityText(options, line.y[i])}`,
-    bitsText(line.bits[i]),
-    `cost ${costText(at("relative_cost"))}, ${durationText(at("seconds"))}`,
+    bitsText(at("bits")),
+    `${costSoFar(at, options.count)}, ${durationText(at("seconds"))}`,
   ];
 }
 
@@ -143,33 +169,17 @@ function endLabels(
   ends.forEach((end, i) => (end.y = Math.max(end.y, i === 0 ? top : ends[i - 1].y + spacing)));
   for (let i = ends.length - 1; i >= 0; --i)
     ends[i].y = Math.min(ends[i].y, i === ends.length - 1 ? bottom : ends[i + 1].y - spacing);
-  for (const { y, text, color } of ends) addText(svg, x, y + 4, text, { fill: color, weight: 550 });
+  for (const { y, text, color } of ends) addText(svg, x, y + 4, text, endLook(color), labelRoom);
 }
 
-interface Segment {
-  x1: number;
-  x2: number;
-  bits: number;
-}
-
-// Stretches of equal bits. A line tells the bits of its step, and stands for what lies between it and the one before.
-function segments(line: Line, from: number, to: number, pixels: number): Segment[] {
-  const found: Segment[] = [];
-  for (let i = 0; i < line.x.length; ++i) {
-    const x1 = Math.max(from, i === 0 ? 0 : line.x[i - 1]),
-      x2 = Math.min(to, line.x[i]);
-    if (x2 <= x1) continue;
-    const last = found.at(-1);
-    if (last && last.bits === line.bits[i]) last.x2 = x2;
-    else found.push({ x1, x2, bits: line.bits[i] });
+// Of each schedule the run that came furthest stands for all.
+function furthest(lines: Line[]): Line[] {
+  const rows = new Map<string, Line>();
+  for (const line of lines) {
+    const known = rows.get(line.group.key);
+    if (!known || (line.step.at(-1) ?? 0) > (known.step.at(-1) ?? 0)) rows.set(line.group.key, line);
   }
-  if (found.length <= pixels) return found;
-  const mean = thin(line.x, line.bits, from, to, pixels);
-  return [...mean.x].map((_, i) => ({
-    x1: from + ((to - from) * i) / mean.x.length,
-    x2: from + ((to - from) * (i + 1)) / mean.x.length,
-    bits: mean.mean[i],
-  }));
+  return [...rows.values()].filter((line) => line.bitRuns.length > 0).slice(0, mostStrips);
 }
 
 function bitsStrips(
@@ -178,12 +188,12 @@ function bitsStrips(
   from: number,
   to: number,
   right: number,
+  label: string,
 ): { svg: SVGSVGElement; height: number } {
-  const rows = [
-    ...new Map(lines.filter((line) => line.bits.length).map((line) => [line.group.key, line])).values(),
-  ].slice(0, mostStrips);
-  const strips = rows.flatMap((line, row) =>
-    segments(line, from, to, Math.floor(options.width / 2)).map((segment) => ({ ...segment, row })),
+  const rows = furthest(lines);
+  const pixels = Math.floor(options.width / 2);
+  const strips = rows.flatMap(({ bitRuns, step, x }, row) =>
+    segmentsOf(bitRuns, step, x, from, to, pixels).map((segment) => ({ ...segment, row })),
   );
   const quantised = strips.map((strip) => strip.bits).filter((bits) => bits > 0);
   const low = Math.floor(Math.min(...quantised)),
@@ -202,7 +212,7 @@ function bitsStrips(
     marginBottom: 40,
     x: {
       domain: [from, to],
-      label: axisLabel[options.axis],
+      label,
       labelAnchor: "center",
       labelArrow: "none",
       tickFormat: axisTick[options.axis],
@@ -225,14 +235,9 @@ function bitsStrips(
   rows.forEach((line, row) => {
     const { label } = line.group,
       middle = y.apply(row + 0.5) + 4;
-    if (right > margin.right)
-      addText(svg, options.width - right + 8, middle, label, { fill: line.look.color, size: 11 });
-    else
-      addText(svg, margin.left - 6, middle, label.length > 8 ? `${label.slice(0, 7)}…` : label, {
-        fill: line.look.color,
-        anchor: "end",
-        size: 10.5,
-      });
+    const fill = line.look.color;
+    if (right > margin.right) addText(svg, options.width - right + 8, middle, label, { fill, size: 11 }, labelRoom);
+    else addText(svg, margin.left - 6, middle, label, { fill, anchor: "end", size: 10.5 }, margin.left - 8);
   });
   addBitsLegend(
     svg,
@@ -268,7 +273,8 @@ function addBitsLegend(
 function rightMargin(lines: Line[], width: number): number {
   const labels = [...new Set(lines.map((line) => line.group.label))];
   if (width < 620 || labels.length > mostLabels) return margin.right;
-  return Math.min(170, 14 + 6.8 * Math.max(0, ...labels.map((label) => label.length)));
+  const widest = Math.max(0, ...labels.map((label) => textWidth(label, endLook(""))));
+  return 14 + Math.min(labelRoom, widest);
 }
 
 function drawLines(lines: Line[], options: CurveOptions, from: number, to: number, right: number, height: number) {
@@ -281,6 +287,10 @@ function drawLines(lines: Line[], options: CurveOptions, from: number, to: numbe
   );
   const thinned = lines.map((line) => thin(line.x, line.y, from, to, buckets));
   const many = lines.length > 12;
+  // A line through one point is not seen.
+  const alone = lines.flatMap(({ look }, i) =>
+    thinned[i].x.length === 1 ? [{ x: thinned[i].x[0], y: thinned[i].mean[0], color: look.color }] : [],
+  );
   const evals = lines.flatMap((line) => evaluations(line, options, from, to));
   const svg = Plot.plot({
     style: plotStyle,
@@ -319,6 +329,7 @@ function drawLines(lines: Line[], options: CurveOptions, from: number, to: numbe
           }),
         ];
       }),
+      Plot.dot(alone, { x: "x", y: "y", fill: "color", r: many ? 2 : 3 }),
       Plot.dot(evals, { x: "x", y: "y", stroke: "color", fill: "var(--surface)", r: many ? 2 : 3, strokeWidth: 1.4 }),
     ],
   }) as PlotSvg;
@@ -356,7 +367,8 @@ function evaluationPoints(evals: Evaluation[], options: CurveOptions, x: Apply, 
 }
 
 export function drawCurves(curves: Curve[], options: CurveOptions): Drawing & { invert: (pixel: number) => number } {
-  const lines = curves.map((curve) => lineOf(curve, options));
+  const column = costColumn(curves, options.count);
+  const lines = curves.map((curve) => lineOf(curve, options, column));
   const [first, last] = extent(lines);
   const [from, to] = options.zoom ?? [first, last];
   const right = rightMargin(lines, options.width);
@@ -364,7 +376,7 @@ export function drawCurves(curves: Curve[], options: CurveOptions): Drawing & { 
   const { svg, thinned, evals } = drawLines(lines, options, from, to, right, height);
   const x = svg.scale("x"),
     y = svg.scale("y");
-  const strips = bitsStrips(lines, options, from, to, right);
+  const strips = bitsStrips(lines, options, from, to, right, axisLabel(options.axis, column));
   const outer = together(options.width, height + strips.height, [
     { svg, x: 0, y: 0 },
     { svg: strips.svg, x: 0, y: height },

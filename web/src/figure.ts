@@ -19,12 +19,14 @@ export interface FigureOptions {
   id: string;
   title: string;
   note?: string;
+  warning?: () => string; // what must be known to read it right; empty where there is nothing
   draw: (width: number) => Drawing | null; // null: there is nothing to draw
   csv: () => string[] | Promise<(string | Blob)[]>;
   controls?: HTMLElement[];
 }
 
 const reach = 40; // pixels from the pointer to a point that still answers
+const narrowest = 280; // pixels; margins and labels need some. A page with less room scrolls
 
 export class Figure {
   readonly root: HTMLElement;
@@ -33,6 +35,7 @@ export class Figure {
   readonly overlay = svgElement("svg", { class: "overlay", "aria-hidden": "true" });
   private readonly marker = svgElement("circle", { class: "marker", r: 6, visibility: "hidden" });
   private readonly tip = element("div", { class: "tip", hidden: true });
+  private readonly warned = element("p", { class: "note warning" });
   private readonly spoken = element("div", { class: "visually-hidden", role: "status", "aria-live": "polite" });
   private drawing: Drawing | null = null;
   private points: Point[] | null = null;
@@ -79,13 +82,15 @@ export class Figure {
         ),
       ),
       ...(options.note ? [element("p", { class: "note" }, options.note)] : []),
+      this.warned,
       ...(options.controls?.length ? [element("div", { class: "controls" }, ...options.controls)] : []),
       element("div", { class: "stage" }, this.chart, this.tip),
       this.spoken,
     );
     new ResizeObserver(([entry]) => {
-      const width = Math.floor(entry.contentRect.width);
-      if (width === this.width || width === 0) return;
+      if (entry.contentRect.width === 0) return; // hidden
+      const width = Math.max(narrowest, Math.floor(entry.contentRect.width));
+      if (width === this.width) return;
       this.width = width;
       this.update();
     }).observe(this.chart);
@@ -96,6 +101,7 @@ export class Figure {
     // Hidden elements have no width; the last one known serves to see whether there is something now.
     this.drawing = this.options.draw(this.width || 640);
     this.root.hidden = this.drawing === null;
+    this.warned.textContent = this.options.warning?.() ?? "";
     this.points = null;
     this.show(-1);
     this.overlay.replaceChildren(this.marker);

@@ -39,7 +39,16 @@ export function durationText(seconds: number | null | undefined): string {
   return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
 }
 
-export const bitsText = (bits: number) => (bits === 0 ? "fp32" : `${bits} bits`);
+// For axes.
+export const shortDuration = (seconds: number): string =>
+  seconds === 0
+    ? "0"
+    : durationText(seconds)
+        .replace(/ (0 s|0 min)$/, "")
+        .replace(".0 s", " s");
+
+// A mean of bits has a fraction.
+export const bitsText = (bits: number) => (bits === 0 ? "fp32" : `${+bits.toFixed(2)} bits`);
 
 export const plural = (count: number, one: string, many = `${one}s`) => `${grouped(count)} ${count === 1 ? one : many}`;
 

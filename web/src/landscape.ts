@@ -75,7 +75,7 @@ function panel(run: Run, levelsOf: number[], size: number): { svg: PlotSvg; poin
       Plot.dot([[0, 0]], { stroke: "#ffffff", strokeWidth: 1.6, r: 3.5 }),
     ],
   }) as PlotSvg;
-  addText(svg, 40, 16, landscape.title ?? run.name, { weight: 600 });
+  addText(svg, 40, 16, landscape.title ?? run.name, { weight: 600 }, size - 54);
   const px = svg.scale("x"),
     py = svg.scale("y");
   const points = y.flatMap((v, i) =>

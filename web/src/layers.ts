@@ -7,7 +7,7 @@ import { csvLine } from "./export";
 import { Figure, type Drawing, type Point } from "./figure";
 import { durationText, shortNumber, significant } from "./format";
 import type { Layer, Run } from "./runs";
-import { addText, plotStyle, type PlotSvg } from "./svg";
+import { addText, fitted, plotStyle, textWidth, type PlotSvg } from "./svg";
 
 const gbitops = (count: number | string) => Number(count) / 1e9;
 
@@ -64,8 +64,9 @@ function addLegend(svg: SVGSVGElement) {
 function draw(run: Run, width: number): Drawing {
   const layers = run.layers!;
   const seconds = run.result?.layer_seconds ?? {};
-  const longest = Math.max(...layers.map((layer) => layer.name.length));
-  const marginLeft = Math.min(width * 0.36, 14 + 6.3 * longest);
+  const names = { size: 11.5 };
+  const longest = Math.max(...layers.map((layer) => textWidth(layer.name, names)));
+  const marginLeft = Math.min(width * 0.36, 14 + longest);
   const row = layers.length > 40 ? 15 : 21;
   const timed = layers.filter((layer) => layer.name in seconds);
   const most = Math.max(...layers.map((layer) => gbitops(layer.actual.total)));
@@ -78,7 +79,13 @@ function draw(run: Run, width: number): Drawing {
     marginTop: 54,
     marginBottom: 6,
     x: { label: null, axis: "top", grid: true, ticks: width < 500 ? 3 : 6, tickFormat: shortNumber },
-    y: { domain: layers.map((layer) => layer.name), label: null, tickSize: 0, padding: 0.28 },
+    y: {
+      domain: layers.map((layer) => layer.name),
+      label: null,
+      tickSize: 0,
+      padding: 0.28,
+      tickFormat: (name: string) => fitted(name, marginLeft - 12, names),
+    },
     marks: [
       Plot.barX(barsOf(layers), { y: "layer", x1: "x1", x2: "x2", fill: "var(--bits)", fillOpacity: "opacity" }),
       Plot.tickX(layers, {

@@ -6,7 +6,7 @@ import { grouped, plural } from "./format";
 import { Landscapes } from "./landscape";
 import { Layers } from "./layers";
 import { looks } from "./palette";
-import { makeExperiments, type Experiment, type Split } from "./runs";
+import { makeExperiments, type CostAxis, type Count, type Experiment, type Split } from "./runs";
 import { schedules } from "./schedules";
 import { openStore } from "./store";
 import { groupsTable, runsTable, skippedTable } from "./tables";
@@ -22,6 +22,8 @@ let sections: Section[] = [];
 
 const store = openStore((news) => (news === "runs" ? schedule() : scheduleLines()));
 
+let measure = store.measure;
+
 const context: Context = {
   store,
   get experiment() {
@@ -32,6 +34,9 @@ const context: Context = {
   },
   get split() {
     return split;
+  },
+  get measure() {
+    return measure;
   },
 };
 let look = looks(nothing);
@@ -108,10 +113,15 @@ function drawHeader() {
 }
 
 function drawChoices() {
+  const heldOut = context.experiment.runs.some((run) => run.result?.valid != null);
+  const finished = context.experiment.runs.some((run) => run.result);
   const signature = JSON.stringify([
     experiments.map((experiment) => [experiment.key, experiment.label, experiment.runs.length]),
     split,
     chosen,
+    measure,
+    heldOut,
+    finished,
   ]);
   if (choices.dataset.signature === signature) return;
   choices.dataset.signature = signature;
@@ -119,7 +129,7 @@ function drawChoices() {
     experiment.key,
     `${experiment.label} (${plural(experiment.runs.length, "run")})`,
   ]);
-  const heldOut = context.experiment.runs.some((run) => run.result?.valid != null);
+  const focused = (document.activeElement as HTMLElement | null)?.closest(".control")?.textContent;
   choices.replaceChildren(
     ...(experiments.length > 1
       ? [
@@ -145,7 +155,29 @@ function drawChoices() {
           ),
         ]
       : []),
+    ...(finished ? costChoices() : []),
   );
+  // What was just used keeps the focus.
+  if (focused) [...choices.children].find((label) => label.textContent === focused)?.querySelector("select")?.focus();
+}
+
+function costChoices(): HTMLElement[] {
+  const axes: [string, string][] = [
+    ["bitops", "bit operations"],
+    ["time", "time"],
+  ];
+  const counts: [string, string][] = [
+    ["actual", "actual: each layer at the bits it ran at"],
+    ["paper", "paper: every layer at the scheduled bits"],
+  ];
+  const choose = (change: Partial<typeof measure>) => {
+    measure = { ...measure, ...change };
+    schedule();
+  };
+  return [
+    select("Cost in", axes, measure.axis, (value) => choose({ axis: value as CostAxis })),
+    select("counted", counts, measure.count, (value) => choose({ count: value as Count })),
+  ];
 }
 
 function drawContents() {

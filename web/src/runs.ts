@@ -1,6 +1,6 @@
 // What the program says of runs (lowtide/report/run_data.h), and how they belong together.
 
-import { lowerIsBetter } from "./format";
+import { grouped, lowerIsBetter } from "./format";
 
 export interface Products {
   forward: number | string;
@@ -41,7 +41,14 @@ export interface Run {
   name: string;
   path: string;
   schedule: string;
-  spec: { name: string; low?: number; high?: number; deficit?: number; window?: [number, number] };
+  spec: {
+    name: string;
+    low?: number;
+    high?: number; // the highest bits that occur, 0 for fp32
+    static?: string; // the schedule at these throughout, which a saving is told against
+    deficit?: number;
+    window?: [number, number];
+  };
   seed: number;
   model: string;
   data: string;
@@ -67,6 +74,15 @@ export interface Run {
 
 export type Split = "test" | "valid";
 
+// What runs are compared by: bit operations in one of two counts, each layer at the bits it ran at or every layer at the
+// scheduled bits; or time.
+export type Count = "actual" | "paper";
+export type CostAxis = "bitops" | "time";
+export interface Measure {
+  count: Count;
+  axis: CostAxis;
+}
+
 export interface Statistics {
   mean: number;
   deviation: number; // of the sample, n - 1; 0 for a single one
@@ -81,7 +97,7 @@ export interface Group {
   index: number;
   runs: Run[];
   finished: Run[];
-  cost: number;
+  steps: number | null; // in all
 }
 
 // Runs whose metrics can be compared: of one model on one data set.
@@ -106,6 +122,24 @@ export const metricOf = (run: Run, split: Split): number => run.result?.[split] 
 export function groupStatistics(group: Group, split: Split): Statistics | null {
   return statistics(group.finished.map((run) => metricOf(run, split)));
 }
+
+// Of a finished run.
+export function relativeCost({ result }: Run, count: Count): number {
+  if (!result) return NaN;
+  const { gbitops } = result;
+  return count === "actual" && gbitops && gbitops.paper > 0
+    ? (result.relative_cost * gbitops.actual) / gbitops.paper
+    : result.relative_cost;
+}
+
+// GBitOps of the whole run, or seconds.
+export const costOf = ({ result }: Run, { count, axis }: Measure): number =>
+  (axis === "time" ? result?.seconds : result?.gbitops?.[count]) ?? NaN;
+
+export const groupMean = (group: Group, value: (run: Run) => number): number =>
+  statistics(group.finished.map(value))?.mean ?? NaN;
+
+export const groupCost = (group: Group, measure: Measure) => groupMean(group, (run) => costOf(run, measure));
 
 export const bitRunsKey = (run: Run) => `${run.schedule}|${run.total_steps}`;
 
@@ -148,15 +182,15 @@ function shortLines(lines: string[]): Map<string, string> {
 }
 
 // Keys of the recipe in which runs of one schedule's line differ, such as steps=500.
-function differingKeys(runs: Run[]): string[] {
+export function differingKeys(runs: Run[]): string[] {
   const keys = new Set(runs.flatMap((run) => Object.keys(run.variant)));
   keys.delete("schedule");
   return [...keys].filter((key) => new Set(runs.map((run) => JSON.stringify(run.variant[key]))).size > 1);
 }
 
-const valueText = (value: unknown) => (Array.isArray(value) ? value.join(",") : String(value));
+export const valueText = (value: unknown) => (Array.isArray(value) ? value.join(",") : String(value));
 
-const isCritical = (group: Group) => /^(deficit|window)\b/.test(group.line);
+const isCritical = (line: string) => /^(deficit|window)\b/.test(line);
 
 // Baselines first, critical periods last, and by name.
 const order = ["fp32", "static", "", "deficit", "window"];
@@ -164,7 +198,13 @@ const rank = (line: string) => order.indexOf(order.includes(line.split(" ")[0]) 
 
 function makeGroups(runs: Run[]): Group[] {
   const short = shortLines(runs.map((run) => run.schedule));
-  const differing = differingKeys(runs);
+  const differing = differingKeys(runs).filter((name) => name !== "steps");
+  // Runs of several lengths are told apart wherever they are named; those of critical periods have each their own.
+  const lengths = new Set(runs.filter((run) => !isCritical(run.schedule)).map((run) => run.total_steps));
+  const saysLength = ({ schedule, total_steps }: Run) =>
+    isCritical(schedule)
+      ? runs.some((run) => run.schedule === schedule && run.total_steps !== total_steps)
+      : lengths.size > 1;
   const groups = [...collect(runs, (run) => JSON.stringify(run.variant))].map(([key, members]): Group => {
     const first = members[0];
     const variant = differing
@@ -177,15 +217,18 @@ function makeGroups(runs: Run[]): Group[] {
       )
       .map((name) => `${name}=${valueText(first.variant[name])}`);
     const finished = members.filter((run) => run.result !== null);
-    const costs = finished.map((run) => run.result!.relative_cost);
     return {
       key,
       line: first.schedule,
-      label: [short.get(first.schedule)!, ...variant].join(" "),
+      label: [
+        short.get(first.schedule)!,
+        ...variant,
+        ...(saysLength(first) ? [`steps=${first.total_steps ?? "?"}`] : []),
+      ].join(" "),
       index: 0,
       runs: members.sort((a, b) => a.seed - b.seed || a.id - b.id),
       finished,
-      cost: statistics(costs)?.mean ?? NaN,
+      steps: first.total_steps,
     };
   });
   groups.sort((a, b) => rank(a.line) - rank(b.line) || a.label.localeCompare(b.label, "en", { numeric: true }));
@@ -211,16 +254,17 @@ export function makeExperiments(runs: Run[]): Experiment[] {
 
 // What is compared by cost. Critical periods have a figure of their own, unless there is nothing else.
 export function comparedGroups({ groups }: Experiment): Group[] {
-  const others = groups.filter((group) => !isCritical(group));
+  const others = groups.filter((group) => !isCritical(group.line));
   return others.some((group) => group.finished.length > 0) ? others : groups;
 }
 
 // The groups that no other beats in both cost and metric, from the cheapest to the dearest.
-export function paretoFront(groups: Group[], split: Split, metric: string): Group[] {
+export function paretoFront(groups: Group[], split: Split, metric: string, measure: Measure): Group[] {
   const sign = lowerIsBetter(metric) ? -1 : 1;
   const value = (group: Group) => sign * groupStatistics(group, split)!.mean;
-  const known = groups.filter((group) => groupStatistics(group, split) && Number.isFinite(group.cost));
-  known.sort((a, b) => a.cost - b.cost || value(b) - value(a));
+  const cost = (group: Group) => groupCost(group, measure);
+  const known = groups.filter((group) => groupStatistics(group, split) && Number.isFinite(cost(group)));
+  known.sort((a, b) => cost(a) - cost(b) || value(b) - value(a));
   const front: Group[] = [];
   let best = -Infinity;
   for (const group of known) {
@@ -229,4 +273,19 @@ export function paretoFront(groups: Group[], split: Split, metric: string): Grou
     front.push(group);
   }
   return front;
+}
+
+// Runs of another length are no competitors: each length has a front of its own.
+export function fronts(experiment: Experiment, split: Split, measure: Measure): Group[][] {
+  const byLength = collect(comparedGroups(experiment), (group) => String(group.steps));
+  return [...byLength.values()].map((groups) => paretoFront(groups, split, experiment.metric, measure));
+}
+
+// What to say where groups of several lengths are shown together; nothing where they have one.
+export function lengthsWarning(experiment: Experiment): string {
+  const lengths = new Set(comparedGroups(experiment).map((group) => group.steps));
+  if (lengths.size < 2) return "";
+  const known = [...lengths].map((steps) => steps ?? NaN).sort((a, b) => a - b);
+  const texts = known.map((steps) => (Number.isNaN(steps) ? "unknown" : grouped(steps)));
+  return `These runs are of different lengths (${texts.join(", ")} steps). Each length has a front of its own, and a saving is told against static training of the same length.`;
 }

@@ -4,32 +4,18 @@ import * as Plot from "@observablehq/plot";
 import type { Context, Section } from "./context";
 import { csvLine } from "./export";
 import { Figure, type Drawing, type Point } from "./figure";
+import { loggedRuns, type BitRuns } from "./bit_runs";
 import { bitsText, costText, grouped, shortNumber } from "./format";
-import { bitRunsKey, type Group, type Run } from "./runs";
-import { bitsAxis, plotStyle, type PlotSvg } from "./svg";
+import { bitRunsKey, groupMean, relativeCost, type Group } from "./runs";
+import { bitsAxis, fitted, plotStyle, textWidth, type PlotSvg } from "./svg";
 
 const margins = { left: 40, top: 8 };
+const heading = { weight: 600, size: 12 };
 
 interface Panel {
   group: Group;
-  runs: [bits: number, steps: number][];
+  runs: BitRuns;
   logged: boolean; // as it was logged, not as it was asked for
-}
-
-// What was logged tells the bits of a schedule that only training knows.
-function loggedRuns(context: Context, run: Run): [number, number][] | null {
-  const columns = context.store.tables.get(run.id)?.get("train")?.columns;
-  const step = columns?.get("step"),
-    bits = columns?.get("bits");
-  if (!step || !bits) return null;
-  const runs: [number, number][] = [];
-  step.forEach((value, i) => {
-    const count = value - (i === 0 ? 0 : step[i - 1]);
-    const last = runs.at(-1);
-    if (last && last[0] === bits[i]) last[1] += count;
-    else runs.push([bits[i], count]);
-  });
-  return runs;
 }
 
 function panelsOf(context: Context): Panel[] {
@@ -37,7 +23,7 @@ function panelsOf(context: Context): Panel[] {
     const known = context.store.schedules.get(bitRunsKey(group.runs[0]));
     if (known) return [{ group, runs: known, logged: false }];
     context.store.load([group.runs[0].id]);
-    const runs = loggedRuns(context, group.runs[0]);
+    const runs = loggedRuns(context.store.tables.get(group.runs[0].id));
     return runs?.length ? [{ group, runs, logged: true }] : [];
   });
 }
@@ -62,6 +48,7 @@ function draw(context: Context, width: number): Drawing | null {
   const fx = (i: number) => i % across,
     fy = (i: number) => Math.floor(i / across);
   const color = (i: number) => context.look.get(panels[i].group.key)!.color;
+  const room = (width - margins.left - 14) / across / 1.14; // of a panel
   const svg = Plot.plot({
     style: plotStyle,
     width,
@@ -89,17 +76,18 @@ function draw(context: Context, width: number): Drawing | null {
       Plot.text(panels, {
         fx: (_, i) => fx(i),
         fy: (_, i) => fy(i),
-        text: (p: Panel) => p.group.label,
+        text: (p: Panel) => fitted(p.group.label, room, heading),
+        title: (p: Panel) => p.group.label,
         frameAnchor: "top-left",
         dy: 2,
         fill: (_, i) => color(i),
-        fontWeight: 600,
-        fontSize: 12,
+        fontWeight: heading.weight,
+        fontSize: heading.size,
       }),
       Plot.text(panels, {
         fx: (_, i) => fx(i),
         fy: (_, i) => fy(i),
-        text: (p: Panel) => subtitle(p, (width - margins.left - 14) / across / 1.14),
+        text: (p: Panel) => subtitle(context, p, room),
         frameAnchor: "top-right",
         dy: 3,
         fill: "var(--muted)",
@@ -111,13 +99,10 @@ function draw(context: Context, width: number): Drawing | null {
 }
 
 // Beside the name, where there is room for both.
-function subtitle(panel: Panel, panelWidth: number): string {
-  const text = Number.isFinite(panel.group.cost)
-    ? `cost ${costText(panel.group.cost)}`
-    : panel.logged
-      ? "as logged"
-      : "";
-  return 7.2 * panel.group.label.length + 6 * text.length + 8 < panelWidth ? text : "";
+function subtitle(context: Context, panel: Panel, room: number): string {
+  const cost = groupMean(panel.group, (run) => relativeCost(run, context.measure.count));
+  const text = Number.isFinite(cost) ? `cost ${costText(cost)}` : panel.logged ? "as logged" : "";
+  return textWidth(panel.group.label, heading) + textWidth(text, { size: 10.5 }) + 10 < room ? text : "";
 }
 
 // One point a stretch of bits, at its middle.

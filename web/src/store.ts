@@ -1,7 +1,7 @@
 // Where the page's data comes from: the page itself, or the program that serves it.
 
 import { append, decode, fromBase64, type Tables } from "./columns";
-import type { Run } from "./runs";
+import type { CostAxis, Count, Measure, Run } from "./runs";
 
 export interface Skipped {
   path: string;
@@ -12,6 +12,7 @@ export interface Store {
   live: boolean;
   made: string | null;
   program: string | null;
+  measure: Measure; // what runs are compared by at first
   runs: Map<number, Run>;
   skipped: Skipped[];
   schedules: Map<string, [number, number][] | null>; // runs of [bits, steps], by bitRunsKey
@@ -24,6 +25,8 @@ export interface Store {
 interface Index {
   program: string;
   made: string;
+  count: Count;
+  axis: CostAxis;
   runs: Run[];
   skipped: Skipped[];
   schedules: Record<string, [number, number][] | null>;
@@ -55,6 +58,7 @@ function embeddedStore(index: Index, changed: (news: News) => void): Store {
     live: false,
     made: index.made,
     program: index.program,
+    measure: { count: index.count, axis: index.axis },
     runs: new Map(index.runs.map((run) => [run.id, run])),
     skipped: index.skipped,
     schedules: new Map(Object.entries(index.schedules)),
@@ -92,6 +96,7 @@ function liveStore(changed: (news: News) => void): Store {
     live: true,
     made: null,
     program: null,
+    measure: { count: "actual", axis: "bitops" },
     runs: new Map(),
     skipped: [],
     schedules: new Map(),

@@ -19,24 +19,49 @@ export interface TextLook {
   halo?: boolean; // keeps it readable on top of lines
 }
 
+let canvas: CanvasRenderingContext2D | null = null;
+
+export function textWidth(text: string, { weight = 400, size = 12 }: TextLook = {}): number {
+  canvas ??= document.createElement("canvas").getContext("2d")!;
+  canvas.font = `${weight} ${size}px Inter, system-ui, sans-serif`;
+  return canvas.measureText(text).width;
+}
+
+// The text, or as much of its beginning and its end as has room: names that are long mostly differ at the end.
+export function fitted(text: string, room: number, look: TextLook = {}): string {
+  if (textWidth(text, look) <= room) return text;
+  const shortened = (kept: number) => `${text.slice(0, Math.ceil(kept / 2))}…${text.slice(text.length - Math.floor(kept / 2))}`;
+  let low = 1,
+    high = text.length;
+  while (low + 1 < high) {
+    const middle = (low + high) >> 1;
+    if (textWidth(shortened(middle), look) <= room) low = middle;
+    else high = middle;
+  }
+  return shortened(low);
+}
+
+// With `room`, in pixels, a text that needs more is shortened, and says all to a pointer.
 export function addText(
   svg: SVGSVGElement,
   x: number,
   y: number,
   text: string,
   { fill = "var(--ink)", anchor = "start", weight = 400, size = 12, halo = false }: TextLook = {},
+  room = Infinity,
 ) {
   const style = "font-family: Inter, system-ui, sans-serif";
   const behind: Record<string, string | number> = halo
     ? { stroke: "var(--surface)", "stroke-width": 3.5, "stroke-linejoin": "round", "paint-order": "stroke" }
     : {};
-  svg.append(
-    svgElement(
-      "text",
-      { x, y, fill, style, "text-anchor": anchor, "font-weight": weight, "font-size": size, ...behind },
-      text,
-    ),
+  const shown = fitted(text, room, { weight, size });
+  const node = svgElement(
+    "text",
+    { x, y, fill, style, "text-anchor": anchor, "font-weight": weight, "font-size": size, ...behind },
+    shown,
   );
+  if (shown !== text) node.append(svgElement("title", {}, text));
+  svg.append(node);
 }
 
 export interface Placed {

@@ -17,6 +17,7 @@ export interface TableOptions<Row> {
   id: string;
   title: string;
   note?: string;
+  warning?: () => string; // what must be known to read it right; empty where there is nothing
   columns: () => TableColumn<Row>[];
   rows: () => Row[];
   keyOf: (row: Row) => string;
@@ -42,6 +43,7 @@ export class Table<Row> {
   private readonly head = element("thead");
   private readonly body = element("tbody");
   private readonly counted = element("span", { class: "counted", role: "status" });
+  private readonly warned = element("p", { class: "note warning" });
   private readonly filter: HTMLInputElement;
   private sorted: { key: string; descending: boolean };
   private readonly lines = new Map<string, HTMLTableRowElement>();
@@ -76,6 +78,7 @@ export class Table<Row> {
         element("div", { class: "buttons" }, this.counted, this.filter, save),
       ),
       ...(options.note ? [element("p", { class: "note" }, options.note)] : []),
+      this.warned,
       element(
         "div",
         { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": `${id}-title` },
@@ -89,6 +92,7 @@ export class Table<Row> {
     const all = this.options.rows();
     const shown = this.arranged(columns, all);
     this.root.hidden = all.length === 0;
+    this.warned.textContent = this.options.warning?.() ?? "";
     const [one, many] = this.options.what;
     this.counted.textContent =
       shown.length === all.length

@@ -4,11 +4,13 @@ import type { Context } from "./context";
 import { element } from "./dom";
 import { costText, durationText, grouped, lowerIsBetter, metricText, spreadText } from "./format";
 import {
-  comparedGroups,
+  fronts,
+  groupMean,
   groupStatistics,
+  lengthsWarning,
   metricOf,
-  paretoFront,
-  statistics,
+  relativeCost,
+  type Count,
   type Group,
   type Run,
   type Split,
@@ -16,13 +18,18 @@ import {
 import type { Skipped } from "./store";
 import { Table, type TableColumn } from "./table";
 
-// What it costs less than static training at its own highest bits, where such a run is there.
+// All of a recipe but its schedule.
+const restOf = ({ schedule: _, ...rest }: Run["variant"]) => JSON.stringify(rest);
+
+// What it costs less than the same training at the highest bits that occur in it, where such a run is there.
 function saving(context: Context, group: Group): number {
-  const high = group.runs[0].spec.high;
+  const { spec, variant } = group.runs[0];
+  const { count } = context.measure;
   const peer = context.experiment.groups.find(
-    (other) => other.runs[0].spec.name === "static" && other.runs[0].spec.high === high,
+    (other) => other.line === spec.static && restOf(other.runs[0].variant) === restOf(variant),
   );
-  return peer && peer !== group && group.runs[0].spec.name !== "fp32" ? 1 - group.cost / peer.cost : NaN;
+  if (!peer || peer === group) return NaN;
+  return 1 - groupMean(group, (run) => relativeCost(run, count)) / groupMean(peer, (run) => relativeCost(run, count));
 }
 
 const percent = (value: number) => (Number.isFinite(value) ? `${(100 * value).toFixed(1)} %` : "–");
@@ -30,14 +37,19 @@ const percent = (value: number) => (Number.isFinite(value) ? `${(100 * value).to
 function swatch(context: Context, group: Group, text: string): Node {
   return element(
     "span",
-    { class: "named", style: `--chip: ${context.look.get(group.key)?.color ?? "currentColor"}`, title: group.line },
+    {
+      class: "named",
+      style: `--chip: ${context.look.get(group.key)?.color ?? "currentColor"}`,
+      title: text === group.line ? text : `${text}\n${group.line}`,
+    },
     text,
   );
 }
 
 function groupColumns(context: Context): TableColumn<Group>[] {
   const { metric } = context.experiment;
-  const front = new Set(paretoFront(comparedGroups(context.experiment), context.split, metric));
+  const { count } = context.measure;
+  const front = new Set(fronts(context.experiment, context.split, context.measure).flat());
   const measured = (split: Split, title: string): TableColumn<Group> => ({
     key: split,
     title,
@@ -50,7 +62,7 @@ function groupColumns(context: Context): TableColumn<Group>[] {
     },
   });
   const mean = (group: Group, value: (run: Run) => number | undefined) =>
-    statistics(group.finished.map((run) => value(run) ?? NaN))?.mean ?? NaN;
+    groupMean(group, (run) => value(run) ?? NaN);
   return [
     {
       key: "schedule",
@@ -71,11 +83,11 @@ function groupColumns(context: Context): TableColumn<Group>[] {
     measured("test", `Test ${metric}`),
     measured("valid", "Held out"),
     {
-      key: "relative_cost",
-      title: "Cost",
+      key: `relative_cost_${count}`,
+      title: `Cost, ${count}`,
       numeric: true,
-      value: (group) => group.cost,
-      text: (group) => costText(group.cost),
+      value: (group) => groupMean(group, (run) => relativeCost(run, count)),
+      text: (group) => costText(groupMean(group, (run) => relativeCost(run, count))),
     },
     {
       key: "saving",
@@ -118,7 +130,8 @@ export const groupsTable = (context: Context) =>
   new Table<Group>({
     id: "groups",
     title: "By schedule",
-    note: "Means over finished runs that differ in nothing but the seed, ± one standard deviation. Cost is bit operations relative to fp32; saving is against static training at the schedule's highest bits.",
+    note: "Means over finished runs that differ in nothing but the seed, ± one standard deviation. Cost is bit operations relative to fp32, in the count chosen at the top; saving is against the same training at the highest bits that occur in the schedule.",
+    warning: () => lengthsWarning(context.experiment),
     columns: () => groupColumns(context),
     rows: () => [...context.experiment.groups],
     keyOf: (group) => group.key,
@@ -135,8 +148,17 @@ function stateText(context: Context, run: Run): string {
   return `${recent ? "running" : "unfinished"}, ${progress}`;
 }
 
+// Of an unfinished run by its last line, which in old runs knows the papers' count alone.
+function costSoFar(run: Run, count: Count): number {
+  if (run.result) return relativeCost(run, count);
+  const { relative_cost, gbitops_paper, gbitops_actual } = run.last;
+  if (count === "paper") return relative_cost ?? NaN;
+  return ((relative_cost ?? NaN) * (gbitops_actual ?? NaN)) / (gbitops_paper ?? NaN);
+}
+
 function runColumns(context: Context): TableColumn<Run>[] {
   const { metric, groups } = context.experiment;
+  const { count } = context.measure;
   const groupOf = new Map(groups.flatMap((group) => group.runs.map((run) => [run.id, group] as const)));
   const number = (
     key: string,
@@ -166,9 +188,9 @@ function runColumns(context: Context): TableColumn<Run>[] {
       (run) => metricOf(run, "valid"),
       (value) => metricText(metric, value),
     ),
-    number("relative_cost", "Cost", (run) => run.result?.relative_cost ?? run.last.relative_cost, costText),
-    number("gbitops_paper", "GBitOps, paper", (run) => run.result?.gbitops?.paper, grouped),
-    number("gbitops_actual", "actual", (run) => run.result?.gbitops?.actual, grouped),
+    number(`relative_cost_${count}`, `Cost, ${count}`, (run) => costSoFar(run, count), costText),
+    number("gbitops_paper", "GBitOps, paper", (run) => run.result?.gbitops?.paper ?? run.last.gbitops_paper, grouped),
+    number("gbitops_actual", "actual", (run) => run.result?.gbitops?.actual ?? run.last.gbitops_actual, grouped),
     number("seconds", "Time", (run) => run.result?.seconds ?? run.last.seconds, durationText),
     number("steps", "Steps", (run) => run.result?.steps ?? run.last.step, grouped),
     { key: "path", title: "Folder", value: (run) => run.path },

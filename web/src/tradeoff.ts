@@ -4,9 +4,32 @@ import * as Plot from "@observablehq/plot";
 import type { Context } from "./context";
 import { csvLine } from "./export";
 import { Figure, type Drawing, type Point } from "./figure";
-import { costText, isFraction, metricText, plural, shortNumber, spreadText } from "./format";
-import { comparedGroups, groupStatistics, metricOf, paretoFront, type Group, type Statistics } from "./runs";
-import { addText, plotStyle, type PlotSvg } from "./svg";
+import {
+  costText,
+  durationText,
+  grouped,
+  isFraction,
+  metricText,
+  plural,
+  shortDuration,
+  shortNumber,
+  spreadText,
+} from "./format";
+import {
+  comparedGroups,
+  costOf,
+  fronts,
+  groupCost,
+  groupMean,
+  groupStatistics,
+  lengthsWarning,
+  metricOf,
+  relativeCost,
+  type Group,
+  type Measure,
+  type Statistics,
+} from "./runs";
+import { addText, fitted, plotStyle, textWidth, type PlotSvg } from "./svg";
 
 interface Mark extends Statistics {
   group: Group;
@@ -26,7 +49,8 @@ const overlaps = (a: Box, b: Box) =>
 function marksOf(context: Context): Mark[] {
   return comparedGroups(context.experiment).flatMap((group) => {
     const known = groupStatistics(group, context.split);
-    return known && Number.isFinite(group.cost) ? [{ ...known, group, cost: group.cost }] : [];
+    const cost = groupCost(group, context.measure);
+    return known && Number.isFinite(cost) ? [{ ...known, group, cost }] : [];
   });
 }
 
@@ -34,7 +58,8 @@ function marksOf(context: Context): Mark[] {
 function splitOff(marks: Mark[]): { marks: Mark[]; levels: Mark[] } {
   const levels = marks.filter((mark) => mark.group.line === "fp32");
   const rest = marks.filter((mark) => mark.group.line !== "fp32");
-  const apart = rest.length > 0 && Math.max(...rest.map((mark) => mark.cost)) < 0.3;
+  const dearest = Math.max(...rest.map((mark) => mark.cost));
+  const apart = rest.length > 0 && levels.every((mark) => dearest < 0.3 * mark.cost);
   return apart ? { marks: rest, levels } : { marks, levels: [] };
 }
 
@@ -43,8 +68,9 @@ function splitOff(marks: Mark[]): { marks: Mark[]; levels: Mark[] } {
 function addLabels(svg: SVGSVGElement, points: Point[], colors: string[], width: number) {
   const taken: Box[] = points.map(({ x, y }) => ({ x: x - 6, y: y - 6, width: 12, height: 12 }));
   points.forEach((point, i) => {
-    const text = point.lines()[0];
-    const size = { width: 6.8 * text.length + 4, height: 15 };
+    const look = { fill: colors[i], weight: 550, halo: true };
+    const text = fitted(point.lines()[0], Math.min(220, 0.4 * width), look);
+    const size = { width: textWidth(text, look) + 4, height: 15 };
     const places: [number, number][] = [
       [10, -7.5],
       [-10 - size.width, -7.5],
@@ -60,20 +86,29 @@ function addLabels(svg: SVGSVGElement, points: Point[], colors: string[], width:
       const inside = box.x > 52 && box.x + box.width < width && box.y > 4;
       if (!inside || taken.some((other) => overlaps(other, box))) continue;
       taken.push(box);
-      addText(svg, box.x + 2, box.y + 11.5, text, { fill: colors[i], weight: 550, halo: true });
+      addText(svg, box.x + 2, box.y + 11.5, text, look);
       return;
     }
   });
 }
 
-function describe(mark: Mark, metric: string, onFront: boolean): string[] {
+const axisLabel = ({ count, axis }: Measure) =>
+  axis === "time"
+    ? "time of the whole run"
+    : `GBitOps of the whole run, ${count === "actual" ? "actual: each layer at the bits it ran at" : "paper: every layer at the scheduled bits"}`;
+
+const levelText = (cost: number, { axis }: Measure) =>
+  axis === "time" ? durationText(cost) : `${shortNumber(+cost.toPrecision(3))} GBitOps`;
+
+function describe({ metric }: Context["experiment"], { count }: Measure, mark: Mark, onFront: boolean): string[] {
   const spread = mark.count > 1 ? ` ± ${spreadText(metric, mark.deviation)}` : "";
   return [
     mark.group.label,
     `${metric} ${metricText(metric, mark.mean)}${spread}`,
-    `cost ${costText(mark.cost)}`,
-    plural(mark.count, "seed"),
-    ...(onFront ? ["on the front"] : []),
+    `${grouped(groupCost(mark.group, { count, axis: "bitops" }))} GBitOps (${count}), cost ${costText(groupMean(mark.group, (run) => relativeCost(run, count)))}`,
+    durationText(groupCost(mark.group, { count, axis: "time" })),
+    `${plural(mark.count, "seed")} of ${mark.group.steps === null ? "?" : grouped(mark.group.steps)} steps`,
+    ...(onFront ? ["on the front of its length"] : []),
   ];
 }
 
@@ -82,23 +117,25 @@ function seedsOf(context: Context, marks: Mark[]) {
     .filter((mark) => mark.count > 1)
     .flatMap((mark) =>
       mark.group.finished.map((run) => ({
-        x: run.result!.relative_cost,
+        x: costOf(run, context.measure),
         y: metricOf(run, context.split),
         color: context.look.get(mark.group.key)!.color,
       })),
     );
 }
 
-function plot(context: Context, marks: Mark[], levels: Mark[], front: Group[], width: number): PlotSvg {
+function plot(context: Context, marks: Mark[], levels: Mark[], all: Group[][], width: number): PlotSvg {
   const { metric } = context.experiment;
   const costs = marks.map((mark) => mark.cost);
-  const log = Math.max(...costs) / Math.min(...costs) > 8;
+  const log = Math.min(...costs) > 0 && Math.max(...costs) / Math.min(...costs) > 8;
   const color = (mark: Mark) => context.look.get(mark.group.key)!.color;
-  const byGroup = new Map([...marks, ...levels].map((mark) => [mark.group.key, mark]));
+  const byGroup = new Map(marks.map((mark) => [mark.group.key, mark]));
   // Beyond the dearest point the front goes on to the edge.
   const edge = log ? Math.max(...costs) * 1.15 : Math.max(...costs) + 0.06 * (Math.max(...costs) - Math.min(...costs));
-  const steps = front.map((group) => byGroup.get(group.key)!).filter((mark) => marks.includes(mark));
-  const last = steps.at(-1);
+  const steps = all.flatMap((front, i) => {
+    const known = front.flatMap((group) => byGroup.get(group.key) ?? []);
+    return known.length ? [...known, { ...known.at(-1)!, cost: edge }].map((mark) => ({ ...mark, front: i })) : [];
+  });
   return Plot.plot({
     style: plotStyle,
     width,
@@ -109,10 +146,10 @@ function plot(context: Context, marks: Mark[], levels: Mark[], front: Group[], w
     marginBottom: 44,
     x: {
       type: log ? "log" : "linear",
-      label: "bit operations relative to fp32",
+      label: fitted(axisLabel(context.measure), width - 80, { size: 11.5 }),
       labelAnchor: "center",
       labelArrow: "none",
-      tickFormat: shortNumber,
+      tickFormat: context.measure.axis === "time" ? shortDuration : shortNumber,
       ticks: width < 500 ? 4 : 7,
       grid: true,
       insetLeft: 24,
@@ -128,9 +165,10 @@ function plot(context: Context, marks: Mark[], levels: Mark[], front: Group[], w
     },
     marks: [
       Plot.ruleY(levels, { y: "mean", stroke: color, strokeWidth: 1.2, strokeOpacity: 0.55 }),
-      Plot.line([...steps, ...(last ? [{ ...last, cost: edge }] : [])], {
+      Plot.line(steps, {
         x: "cost",
         y: "mean",
+        z: "front",
         curve: "step-after",
         stroke: "var(--muted)",
         strokeDasharray: "3 4",
@@ -164,17 +202,18 @@ function plot(context: Context, marks: Mark[], levels: Mark[], front: Group[], w
 function draw(context: Context, width: number): Drawing | null {
   const all = marksOf(context);
   if (all.length === 0) return null;
-  const { metric } = context.experiment;
+  const { experiment, measure } = context;
   const { marks, levels } = splitOff(all);
-  const front = paretoFront(comparedGroups(context.experiment), context.split, metric);
-  const svg = plot(context, marks, levels, front, width);
+  const each = fronts(experiment, context.split, measure);
+  const onFront = new Set(each.flat());
+  const svg = plot(context, marks, levels, each, width);
   const x = svg.scale("x"),
     y = svg.scale("y");
   const point = (mark: Mark, at: number): Point => ({
     x: at,
     y: y.apply(mark.mean),
     series: "groups",
-    lines: () => describe(mark, metric, front.includes(mark.group)),
+    lines: () => describe(experiment, measure, mark, onFront.has(mark.group)),
   });
   const ordered = [...marks].sort((a, b) => a.cost - b.cost);
   const points = ordered.map((mark) => point(mark, x.apply(mark.cost)));
@@ -185,28 +224,49 @@ function draw(context: Context, width: number): Drawing | null {
     width,
   );
   for (const level of levels) {
-    addText(svg, width - 26, y.apply(level.mean) - 5, `${level.group.label}, cost ${shortNumber(level.cost)}`, {
-      fill: context.look.get(level.group.key)!.color,
-      weight: 550,
-      anchor: "end",
-      halo: true,
-    });
+    addText(
+      svg,
+      width - 26,
+      y.apply(level.mean) - 5,
+      `${level.group.label}, ${levelText(level.cost, measure)}`,
+      { fill: context.look.get(level.group.key)!.color, weight: 550, anchor: "end", halo: true },
+      width - 90,
+    );
     points.push(point(level, width - 24));
   }
   return { svg, points: () => points };
 }
 
 function csv(context: Context): string[] {
-  const front = paretoFront(comparedGroups(context.experiment), context.split, context.experiment.metric);
-  const rows = marksOf(context).map(({ group, cost, mean, deviation, count }) =>
-    csvLine([group.label, group.line, cost, mean, count > 1 ? deviation : "", count, front.includes(group) ? 1 : 0]),
+  const { experiment, split } = context;
+  const front = new Set(fronts(experiment, split, context.measure).flat());
+  const rows = marksOf(context).map(({ group, mean, deviation, count }) =>
+    csvLine([
+      group.label,
+      group.line,
+      group.steps,
+      groupCost(group, { count: "paper", axis: "bitops" }),
+      groupCost(group, { count: "actual", axis: "bitops" }),
+      groupMean(group, (run) => relativeCost(run, "paper")),
+      groupMean(group, (run) => relativeCost(run, "actual")),
+      groupCost(group, { count: "actual", axis: "time" }),
+      mean,
+      count > 1 ? deviation : "",
+      count,
+      front.has(group) ? 1 : 0,
+    ]),
   );
   return [
     csvLine([
       "label",
       "schedule",
+      "steps",
+      "gbitops_paper",
+      "gbitops_actual",
       "relative_cost",
-      `${context.split}_${context.experiment.metric}`,
+      "relative_cost_actual",
+      "seconds",
+      `${split}_${experiment.metric}`,
       "deviation",
       "seeds",
       "pareto_front",
@@ -219,7 +279,8 @@ export function tradeoff(context: Context): Figure {
   return new Figure({
     id: "tradeoff",
     title: "Metric against cost",
-    note: "Bars are one standard deviation over seeds, small dots the seeds; the dashed line is the front: the best that was reached at a cost or below it.",
+    note: "Bars are one standard deviation over seeds, small dots the seeds; the dashed line is the front: the best that was reached at a cost or below it. What counts as cost is chosen at the top.",
+    warning: () => lengthsWarning(context.experiment),
     draw: (width) => draw(context, width),
     csv: () => csv(context),
   });

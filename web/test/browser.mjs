@@ -40,7 +40,10 @@ export const make = (...settings) => execFileSync(makeRuns, settings.map(String)
 export const report = (folders, html) =>
   execFileSync(program, ["report", ...folders, "--html", html], { stdio: ["ignore", "pipe", "ignore"] });
 
-// A page that fails the test for any error, and for any request beyond `allowed`.
+// What went wrong on any page of this process: a test that ends with it empty has seen no error on a console.
+export const problems = [];
+
+// A page whose errors, and requests beyond `allowed`, are problems.
 export async function openPage(browser, address, { allowed = /^(file|data|blob):/, ...options } = {}) {
   const context = await browser.newContext({
     viewport: { width: 1180, height: 900 },
@@ -48,13 +51,12 @@ export async function openPage(browser, address, { allowed = /^(file|data|blob):
     ...options,
   });
   const page = await context.newPage();
-  const problems = [];
   page.on("pageerror", (error) => problems.push(`error: ${error.message}`));
   page.on("console", (message) => message.type() === "error" && problems.push(`console: ${message.text()}`));
   page.on("request", (request) => allowed.test(request.url()) || problems.push(`request: ${request.url()}`));
   await page.goto(address);
   await page.locator("main section:visible").first().waitFor();
-  return { page, problems, context };
+  return { page, context };
 }
 
 export async function download(page, label) {

@@ -2,20 +2,31 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { download, launch, make, openPage, parseCsv, readRuns, report, scratch, tableRows } from "./browser.mjs";
+import {
+  download,
+  launch,
+  make,
+  openPage,
+  parseCsv,
+  problems,
+  readRuns,
+  report,
+  scratch,
+  tableRows,
+} from "./browser.mjs";
 
 const folder = scratch();
 const suite = join(folder, "suite"),
   html = join(folder, "report.html"),
   address = `file://${html}`;
 const browser = await launch();
-let runs, page, problems;
+let runs, page;
 
 before(async () => {
   make("suite", suite);
   runs = readRuns(suite);
   report([suite], html);
-  ({ page, problems } = await openPage(browser, address));
+  ({ page } = await openPage(browser, address));
   await page.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 8);
 });
 
@@ -25,6 +36,9 @@ const percent = (value) => `${(100 * value).toFixed(2)} %`;
 const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
 const deviation = (values) =>
   Math.sqrt(values.reduce((sum, value) => sum + (value - mean(values)) ** 2, 0) / (values.length - 1));
+
+// Bit operations of each layer at its own bits, relative to fp32.
+const relativeActual = ({ relative_cost, gbitops }) => (relative_cost * gbitops.actual) / gbitops.paper;
 
 test("every section is there", async () => {
   const titles = await page.locator("section:visible h2").allTextContents();
@@ -56,7 +70,7 @@ test("the table of runs says what the folders say", async () => {
     assert.equal(state, "finished");
     assert.equal(test_, percent(result.test));
     assert.equal(valid, percent(result.valid));
-    assert.equal(cost, result.relative_cost.toFixed(4));
+    assert.equal(cost, relativeActual(result).toFixed(4));
     assert.equal(paper, Math.round(result.gbitops.paper).toLocaleString("en-GB"));
     assert.equal(actual, Math.round(result.gbitops.actual).toLocaleString("en-GB"));
   }
@@ -75,18 +89,46 @@ test("groups are means and deviations over seeds", async () => {
     assert.equal(count, String(tests.length));
     assert.equal(text, `${percent(mean(tests))} ± ${(100 * deviation(tests)).toFixed(2)}`);
   }
-  // 1 - (mean of the schedule's cost) / (0.0625 of static 8); 36.7 % is the published figure for CR.
+  // 1 - (mean of the schedule's cost) / (that of static 8); 36.7 % is the published figure for CR, and all but one of its
+  // 640 MACs of 9.3 million are at the scheduled bits.
   assert.match(rows.get("CR")[5], /^36\.[5-9] %$/);
 });
 
-test("the front holds what nothing beats", async () => {
+test("the count and the axis are chosen at the top", async () => {
+  const result = runs.find(({ name }) => name === "CR-seed1").result;
+  const row = async () => (await tableRows(page, "runs")).find(([name]) => name === "CR-seed1");
+  const header = () => page.locator("#runs thead th").nth(6).textContent();
+  const axis = () => page.locator("#tradeoff svg").first().textContent();
+  assert.equal(await header(), "Cost, actual");
+  assert.match(await axis(), /GBitOps of the whole run, actual: each layer at the bits it ran at/);
+  await page.getByLabel("counted").selectOption("paper");
+  await page.waitForFunction(() => document.querySelector("#tradeoff").textContent.includes("paper: every layer"));
+  assert.equal(await header(), "Cost, paper");
+  assert.equal((await row())[6], result.relative_cost.toFixed(4));
+  await page.getByLabel("Cost in").selectOption("time");
+  await page.waitForFunction(() => document.querySelector("#tradeoff").textContent.includes("time of the whole run"));
   const rows = parseCsv((await download(page, "Save Metric against cost as CSV")).text);
-  const points = rows.map((row) => ({ ...row, cost: Number(row.relative_cost), value: Number(row.test_accuracy) }));
-  assert.ok(points.length >= 12);
+  expectFront(rows, (point) => Number(point.seconds));
+  await page.getByLabel("counted").selectOption("actual");
+  await page.getByLabel("Cost in").selectOption("bitops");
+  assert.equal(await page.evaluate(() => document.activeElement.value), "bitops", "what was used keeps the focus");
+});
+
+function expectFront(points, cost) {
+  const value = (point) => Number(point.test_accuracy);
   for (const point of points) {
-    const beaten = points.some((other) => other !== point && other.cost <= point.cost && other.value >= point.value);
+    const beaten = points.some(
+      (other) =>
+        other !== point && other.steps === point.steps && cost(other) <= cost(point) && value(other) >= value(point),
+    );
     assert.equal(point.pareto_front, beaten ? "0" : "1", point.label);
   }
+}
+
+test("the front holds what nothing beats", async () => {
+  const rows = parseCsv((await download(page, "Save Metric against cost as CSV")).text);
+  assert.ok(rows.length >= 12);
+  expectFront(rows, (point) => Number(point.gbitops_actual));
 });
 
 test("saved curves are the logged lines, every one and exactly", async () => {
@@ -114,7 +156,9 @@ test("saved curves are the logged lines, every one and exactly", async () => {
           "accuracy",
           "bits",
           "seconds",
-          ...(split === "train" ? ["lr", "grad_bits", "relative_cost"] : []),
+          ...(split === "train"
+            ? ["lr", "grad_bits", "relative_cost", "gbitops_paper", "gbitops_actual", "items_per_s"]
+            : []),
         ])
           assert.equal(Number(saved[i][key]), line[key], `${run} ${split} ${i} ${key}`);
       });
@@ -360,7 +404,7 @@ test("all that can be used can be reached and seen by keyboard", async () => {
 test("many points are thinned on screen and not in files", async () => {
   make("many", join(folder, "many"), 2, 50_000);
   report([join(folder, "many")], join(folder, "many.html"));
-  const { page: many, context, problems: troubles } = await openPage(browser, `file://${join(folder, "many.html")}`);
+  const { page: many, context } = await openPage(browser, `file://${join(folder, "many.html")}`);
   await many.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 3);
   const drawn = await many
     .locator("#curves svg path")
@@ -368,7 +412,6 @@ test("many points are thinned on screen and not in files", async () => {
   assert.ok(drawn > 200 && drawn < 2500, `${drawn} points in the longest path`);
   const { text } = await download(many, "Save Learning curves as CSV");
   assert.equal(text.split("\n").length - 2, 2 * (50_000 + 21), "every line of both runs");
-  assert.deepEqual(troubles, []);
   await context.close();
 });
 

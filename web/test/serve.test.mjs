@@ -3,19 +3,19 @@ import assert from "node:assert/strict";
 import { appendFileSync, cpSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { download, launch, make, openPage, parseCsv, scratch, serve, tableRows } from "./browser.mjs";
+import { download, launch, make, openPage, parseCsv, problems, scratch, serve, tableRows } from "./browser.mjs";
 
 const folder = scratch();
 const runs = join(folder, "runs"),
   going = join(runs, "going"),
   metrics = join(going, "metrics.jsonl");
 const browser = await launch();
-let server, page, problems;
+let server, page;
 
 before(async () => {
   make("growing", going);
   server = serve(runs);
-  ({ page, problems } = await openPage(browser, await server.address, {
+  ({ page } = await openPage(browser, await server.address, {
     allowed: /^(http:\/\/127\.0\.0\.1|data:|blob:)/,
   }));
 });

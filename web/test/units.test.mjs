@@ -11,7 +11,8 @@ async function load(name) {
 }
 
 const { thin, nearestIndex } = await load("thin");
-const { makeExperiments, paretoFront, statistics } = await load("runs");
+const { fronts, lengthsWarning, makeExperiments, paretoFront, relativeCost, statistics } = await load("runs");
+const { loggedRuns, placeOf, segmentsOf } = await load("bit_runs");
 const { csvLine } = await load("export");
 const { metricText, durationText, lowerIsBetter } = await load("format");
 
@@ -47,6 +48,7 @@ test("the nearest of a sorted list", () => {
 });
 
 const run = (schedule, seed, result, variant = {}) => ({
+  total_steps: variant.steps ?? 1000,
   id: Math.random(),
   name: `${schedule} ${seed}`,
   schedule,
@@ -59,7 +61,15 @@ const run = (schedule, seed, result, variant = {}) => ({
   variant: { schedule, ...variant },
   result,
 });
-const scored = (test_, relative_cost) => ({ test: test_, valid: null, relative_cost });
+// Of a network with 1,000 GBitOps in fp32.
+const scored = (test_, relative_cost, actual = relative_cost, seconds = 1) => ({
+  test: test_,
+  valid: null,
+  relative_cost,
+  gbitops: { paper: 1000 * relative_cost, actual: 1000 * actual },
+  seconds,
+});
+const bitops = { count: "actual", axis: "bitops" };
 
 test("seeds of one recipe are one group, named in short", () => {
   const runs = [
@@ -76,7 +86,15 @@ test("seeds of one recipe are one group, named in short", () => {
   assert.equal(experiment.label, "net on digits");
   assert.deepEqual(
     experiment.groups.map((group) => group.label),
-    ["static 8", "CR n=8", "CR n=32", "RR steps=100", "RR steps=200", "no window", "window 10–20"],
+    [
+      "static 8 steps=1000",
+      "CR n=8 steps=1000",
+      "CR n=32 steps=1000",
+      "RR steps=100",
+      "RR steps=200",
+      "no window",
+      "window 10–20",
+    ],
   );
   assert.deepEqual(
     experiment.groups[1].runs.map(({ seed }) => seed),
@@ -102,10 +120,76 @@ test("the front, where more is better and where less is", () => {
     run("D", 1, scored(12, 0.4)),
   ];
   const [{ groups }] = makeExperiments(runs);
-  const front = (metric) => paretoFront(groups, "test", metric).map(({ line }) => line);
+  const front = (metric) => paretoFront(groups, "test", metric, bitops).map(({ line }) => line);
   assert.deepEqual(front("accuracy"), ["A", "B"], "D costs more than B for the same");
   assert.deepEqual(front("perplexity"), ["A"]);
   assert.ok(lowerIsBetter("perplexity") && !lowerIsBetter("accuracy") && !lowerIsBetter("mAP"));
+});
+
+test("the front is by the count or the time that is asked for", () => {
+  const runs = [run("A", 1, scored(10, 0.1, 0.3, 5)), run("B", 1, scored(11, 0.2, 0.2, 9))];
+  const [{ groups }] = makeExperiments(runs);
+  const front = (measure) => paretoFront(groups, "test", "accuracy", measure).map(({ line }) => line);
+  assert.deepEqual(front({ count: "paper", axis: "bitops" }), ["A", "B"]);
+  assert.deepEqual(front({ count: "actual", axis: "bitops" }), ["B"]);
+  assert.deepEqual(front({ count: "actual", axis: "time" }), ["A", "B"]);
+  assert.ok(Math.abs(relativeCost(runs[0], "actual") - 0.3) < 1e-12);
+  assert.equal(relativeCost(runs[0], "paper"), 0.1);
+});
+
+test("runs of another length are on a front of their own, and it is said", () => {
+  const brief = run("CR", 1, scored(0.5, 0.01), { steps: 60 });
+  const whole = [run("CR", 1, scored(0.9, 0.4)), run("RR", 1, scored(0.8, 0.5))];
+  const lines = (runs) => fronts(makeExperiments(runs)[0], "test", bitops).map((front) => front.map((g) => g.label));
+  assert.deepEqual(lines([...whole, brief]), [["CR steps=60"], ["CR steps=1000"]]);
+  assert.match(lengthsWarning(makeExperiments([...whole, brief])[0]), /different lengths \(60, 1,000 steps\)/);
+  assert.equal(lengthsWarning(makeExperiments(whole)[0]), "");
+  const deficits = [run("deficit 3:8 steps=10", 1, null, { steps: 110 }), run("deficit 3:8 steps=20", 1, null, { steps: 120 })];
+  assert.equal(lengthsWarning(makeExperiments([...whole, ...deficits])[0]), "", "which differ by what they are");
+});
+
+test("bits are drawn as the schedule has them, however seldom they are logged", () => {
+  const step = Float64Array.of(100, 200),
+    seconds = Float64Array.of(10, 40);
+  const runs = [
+    [3, 50],
+    [8, 100],
+    [0, 100],
+  ];
+  assert.deepEqual(segmentsOf(runs, step, step, 0, 200, 100), [
+    { x1: 0, x2: 50, bits: 3 },
+    { x1: 50, x2: 150, bits: 8 },
+    { x1: 150, x2: 200, bits: 0 },
+  ]);
+  assert.deepEqual(
+    segmentsOf(runs, step, seconds, 0, 40, 100).map(({ x1, x2 }) => [x1, x2]),
+    [
+      [0, 5],
+      [5, 25],
+      [25, 40],
+    ],
+    "on another axis by the straight line between two lines",
+  );
+  assert.deepEqual(segmentsOf(runs, step, step, 60, 120, 100), [{ x1: 60, x2: 120, bits: 8 }]);
+  assert.equal(segmentsOf(runs, new Float64Array(), new Float64Array(), 0, 1, 100).length, 0);
+  assert.equal(placeOf(step, seconds, 999), 40);
+  const quick = Array.from({ length: 1000 }, (_, i) => [i % 2 ? 8 : 4, 1]);
+  const means = segmentsOf(quick, Float64Array.of(1000), Float64Array.of(1000), 0, 1000, 10);
+  assert.equal(means.length, 10);
+  for (const { x1, x2, bits } of means) assert.deepEqual([x2 - x1, bits], [100, 6]);
+});
+
+test("a closed loop's bits are those of its lines", () => {
+  const columns = new Map([
+    ["step", Float64Array.of(40, 100, 130, 200)],
+    ["bits", Float64Array.of(3, 4, 4, 6)],
+  ]);
+  assert.deepEqual(loggedRuns(new Map([["train", { rows: 4, columns }]])), [
+    [3, 40],
+    [4, 90],
+    [6, 70],
+  ]);
+  assert.equal(loggedRuns(undefined), null);
 });
 
 test("deviation is that of a sample", () => {

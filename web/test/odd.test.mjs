@@ -1,0 +1,187 @@
+// Pages about what is seldom: other lengths, long names, single points, narrow windows. None may put an error on the console.
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { download, launch, make, openPage, parseCsv, problems, report, scratch, serve, tableRows } from "./browser.mjs";
+
+const folder = scratch();
+const browser = await launch();
+
+before(() => make("odd", folder));
+after(() => browser.close());
+
+async function open(name, options, ...flags) {
+  const html = join(folder, `${name}.html`);
+  report([join(folder, name), ...flags], html);
+  const opened = await openPage(browser, `file://${html}`, options);
+  await opened.page.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 0);
+  return opened;
+}
+
+const bands = (page) =>
+  page
+    .locator("#curves svg svg:nth-of-type(2) g[aria-label='rect'] rect")
+    .evaluateAll((rects) => rects.map((rect) => ["x", "y", "width"].map((name) => Number(rect.getAttribute(name)))));
+
+test("runs of different lengths are on fronts of their own, with a warning", async () => {
+  const { page, context } = await open("lengths");
+  for (const id of ["tradeoff", "groups"])
+    assert.match(await page.locator(`#${id} .warning`).textContent(), /different lengths \(60, 800 steps\)/);
+  const rows = parseCsv((await download(page, "Save Metric against cost as CSV")).text);
+  const brief = rows.find((row) => row.steps === "60");
+  assert.equal(brief.pareto_front, "1", "the only one of its length");
+  assert.match(brief.label, /steps=60$/);
+  assert.equal(await page.locator("#tradeoff g[aria-label='line'] path").count(), 2);
+  // Cheaper and worse than all: were it on their front, that would begin with it.
+  const whole = rows.filter((row) => row.steps === "800" && row.pareto_front === "1");
+  assert.ok(whole.length >= 1);
+  await context.close();
+});
+
+test("layers at bits of their own are told in the cost", async () => {
+  const { page, context } = await open("lengths");
+  const cost = async (name) => Number((await tableRows(page, "runs")).find(([run]) => run === name)[6]);
+  assert.ok((await cost("mixed-1")) > 1.4 * (await cost("CR-1")), "2 % of the MACs are in fp32");
+  await page.getByLabel("counted").selectOption("paper");
+  await page.waitForFunction(() => document.querySelector("#runs").textContent.includes("Cost, paper"));
+  assert.equal(await cost("mixed-1"), await cost("CR-1"));
+  await context.close();
+});
+
+test("a saving is told against the highest bits that occur, at the same length", async () => {
+  const { page, context } = await open("lengths");
+  const rows = parseCsv((await download(page, "Save By schedule as CSV")).text);
+  const saving = (start) => rows.find((row) => row.schedule.startsWith(start)).saving;
+  // 377 steps at 192, 423 at 105, against 192; the classifier's 640 MACs in fp32 move it by less than 1e-3.
+  assert.ok(Math.abs(saving("delayed") - (1 - (377 * 192 + 423 * 105) / (800 * 192))) < 1e-3);
+  assert.equal(rows.find((row) => /steps=60$/.test(row.schedule)).saving, "", "there is no static of its length");
+  await context.close();
+});
+
+test("the command line chooses what the page opens with", async () => {
+  const { page, context } = await open("lengths", {}, "--count", "paper", "--axis", "time");
+  assert.equal(await page.getByLabel("counted").inputValue(), "paper");
+  assert.equal(await page.getByLabel("Cost in").inputValue(), "time");
+  await context.close();
+});
+
+test("bits between two logged lines are drawn", async () => {
+  const { page, context } = await open("bits");
+  await page.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 5);
+  const rows = new Map();
+  for (const [x, y, width] of await bands(page)) rows.set(y, [...(rows.get(y) ?? []), { x, width }]);
+  // Eight cycles from 3 to 8 bits; RR skips some. The closed loop climbs at three steps at most.
+  const counts = [...rows.values()].map((row) => row.length).sort((a, b) => a - b);
+  assert.equal(counts.length, 3);
+  assert.ok(counts[0] >= 3 && counts[0] <= 4, `${counts}`);
+  assert.ok(counts[1] >= 8 * 3 && counts[2] >= 8 * 6, `${counts}`);
+  const ends = [...rows.values()].map((row) => row.reduce((sum, { width }) => sum + width, 0));
+  for (const width of ends) assert.ok(Math.abs(width - ends[0]) < 1e-6, "without gaps, all as long");
+  // Bit operations are logged by new runs alone: all are then told as the papers count.
+  await page.locator("#curves select").nth(1).selectOption("cost");
+  assert.match(await page.locator("#curves .chart").textContent(), /relative to the whole run at fp32, as papers count/);
+  await page.locator("#curves").getByRole("button", { name: "RR", exact: true }).click();
+  assert.match(await page.locator("#curves .chart").textContent(), /GBitOps so far, actual/);
+  await context.close();
+});
+
+test("a curve of one point is a dot", async () => {
+  const { page, context } = await open("one");
+  const dots = page.locator("#curves g[aria-label='dot'] circle");
+  assert.ok((await dots.count()) >= 1);
+  const box = await dots.first().boundingBox();
+  assert.ok(box.width >= 4, "that can be seen");
+  await context.close();
+});
+
+test("the line of reference is of training of the same length", async () => {
+  const { page, context } = await open("periods");
+  const rows = parseCsv((await download(page, "Save Critical periods as CSV")).text);
+  assert.deepEqual(
+    rows.map((row) => [row.start_or_R, row.normal_steps]),
+    [
+      ["0", "200"],
+      ["50", "200"],
+      ["100", "200"],
+    ],
+  );
+  const labels = await page.locator("#critical svg text").allTextContents();
+  assert.ok(labels.includes("static 8 steps=200"), `${labels}`);
+  assert.ok(!labels.some((label) => label.includes("steps=40")));
+  await context.close();
+});
+
+const overlapping = (page, scope) =>
+  page.locator(`${scope} svg text`).evaluateAll((texts) => {
+    const boxes = texts
+      .map((text) => ({ text: text.textContent, box: text.getBoundingClientRect() }))
+      .filter(({ text, box }) => text && box.width > 0);
+    const found = [];
+    boxes.forEach((a, i) =>
+      boxes.slice(i + 1).forEach((b) => {
+        const x = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
+        const y = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
+        if (x > 2 && y > 5) found.push(`${a.text} | ${b.text}`);
+      }),
+    );
+    return found;
+  });
+
+for (const width of [390, 800, 1400]) {
+  test(`long names keep apart and in their place, ${width} pixels wide`, async () => {
+    const { page, context } = await open("names", { viewport: { width, height: 900 } });
+    await page.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 8);
+    for (const scope of ["#tradeoff", "#curves", "#schedules", "#layers"])
+      assert.deepEqual(await overlapping(page, scope), [], scope);
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), width);
+    const outside = await page
+      .locator(".chart svg text")
+      .evaluateAll((texts, right) => texts.filter((text) => text.getBoundingClientRect().right > right).length, width);
+    assert.equal(outside, 0);
+    await context.close();
+  });
+}
+
+test("a wide table can be scrolled to its last column", async () => {
+  const { page, context } = await open("names", { viewport: { width: 800, height: 900 } });
+  const last = page.locator("#runs tbody tr").first().locator("td").last();
+  await last.scrollIntoViewIfNeeded();
+  const box = await last.boundingBox();
+  assert.ok(box.x + box.width <= 800 + 1);
+  const name = await page.locator("#runs tbody tr").first().locator("th").boundingBox();
+  assert.ok(name.x >= 0, "and the name stays");
+  await context.close();
+});
+
+test("a window too narrow for a figure is no error", async () => {
+  for (const width of [40, 120]) {
+    const { context } = await open("lengths", { viewport: { width, height: 300 } });
+    await context.close();
+  }
+});
+
+test("models are chosen, not mixed", async () => {
+  const { page, context } = await open("models");
+  const options = await page.getByLabel("Experiment").locator("option").allTextContents();
+  assert.deepEqual(options, ["cifar-resnet74 on fashion-mnist (1 run)", "cifar-resnet8 on fashion-mnist (1 run)"]);
+  assert.equal((await tableRows(page, "runs")).length, 1);
+  await context.close();
+});
+
+test("without a run the page says so", async () => {
+  const empty = join(folder, "empty");
+  mkdirSync(empty);
+  const server = serve(empty);
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  page.on("pageerror", (error) => problems.push(error.message));
+  page.on("console", (message) => message.type() === "error" && problems.push(message.text()));
+  await page.goto(await server.address);
+  await page.waitForTimeout(300);
+  assert.equal(await page.locator("h1").textContent(), "No runs yet");
+  await context.close();
+  await server.stop();
+});
+
+test("in all of this no error, nothing on the console, nothing from a network", () => assert.deepEqual(problems, []));
