@@ -1,7 +1,7 @@
 // The drawing of learning curves: the quantity above, a strip of bits for each schedule below, one axis for both.
 
 import * as Plot from "@observablehq/plot";
-import { segmentsOf, type BitRuns } from "./bit_runs";
+import { placeOf, segmentsOf, type BitRuns } from "./bit_runs";
 import type { Tables } from "./columns";
 import { svgElement } from "./dom";
 import type { Drawing, Point } from "./figure";
@@ -120,7 +120,7 @@ interface Evaluation {
   line: Line;
 }
 
-// Evaluations lie where the training line of their step lies.
+// Evaluations lie at their step, wherever lines of training were logged.
 function evaluations(line: Line, options: CurveOptions, from: number, to: number): Evaluation[] {
   const name = options.quantity === "metric" ? options.metric : options.quantity;
   const found: Evaluation[] = [];
@@ -129,7 +129,7 @@ function evaluations(line: Line, options: CurveOptions, from: number, to: number
       value = table.columns.get(name);
     if (split === "train" || !step || !value || line.step.length === 0) continue;
     for (let i = 0; i < table.rows; ++i) {
-      const x = line.x[nearestIndex(line.step, step[i])];
+      const x = placeOf(line.step, line.x, step[i]);
       if (x >= from && x <= to && Number.isFinite(value[i]))
         found.push({ x, y: value[i], split, step: step[i], color: line.look.color, line });
     }

@@ -188,7 +188,7 @@ export function differingKeys(runs: Run[]): string[] {
   return [...keys].filter((key) => new Set(runs.map((run) => JSON.stringify(run.variant[key]))).size > 1);
 }
 
-export const valueText = (value: unknown) => (Array.isArray(value) ? value.join(",") : String(value));
+export const valueText = (value: unknown) => (Array.isArray(value) ? value.join(",") : String(value)) || "none";
 
 const isCritical = (line: string) => /^(deficit|window)\b/.test(line);
 

@@ -92,10 +92,12 @@ function addLabels(svg: SVGSVGElement, points: Point[], colors: string[], width:
   });
 }
 
-const axisLabel = ({ count, axis }: Measure) =>
-  axis === "time"
-    ? "time of the whole run"
-    : `GBitOps of the whole run, ${count === "actual" ? "actual: each layer at the bits it ran at" : "paper: every layer at the scheduled bits"}`;
+function axisLabel({ count, axis }: Measure, room: number): string {
+  if (axis === "time") return "time of the whole run";
+  const meaning = { actual: "each layer at the bits it ran at", paper: "every layer at the scheduled bits" }[count];
+  const whole = `GBitOps of the whole run, ${count}: ${meaning}`;
+  return textWidth(whole, { size: 11.5 }) < room ? whole : `GBitOps of the whole run, ${count}`;
+}
 
 const levelText = (cost: number, { axis }: Measure) =>
   axis === "time" ? durationText(cost) : `${shortNumber(+cost.toPrecision(3))} GBitOps`;
@@ -146,7 +148,7 @@ function plot(context: Context, marks: Mark[], levels: Mark[], all: Group[][], w
     marginBottom: 44,
     x: {
       type: log ? "log" : "linear",
-      label: fitted(axisLabel(context.measure), width - 80, { size: 11.5 }),
+      label: axisLabel(context.measure, width - 80),
       labelAnchor: "center",
       labelArrow: "none",
       tickFormat: context.measure.axis === "time" ? shortDuration : shortNumber,

@@ -78,6 +78,11 @@ test("bits between two logged lines are drawn", async () => {
   assert.ok(counts[1] >= 8 * 3 && counts[2] >= 8 * 6, `${counts}`);
   const ends = [...rows.values()].map((row) => row.reduce((sum, { width }) => sum + width, 0));
   for (const width of ends) assert.ok(Math.abs(width - ends[0]) < 1e-6, "without gaps, all as long");
+  // Rings lie at their own steps: 50, 100, 150 and 200, though lines are at 100 and 200 alone.
+  const rings = await page
+    .locator("#curves g[aria-label='dot'] circle[r='3']")
+    .evaluateAll((circles) => new Set(circles.map((circle) => Math.round(circle.getAttribute("cx")))).size);
+  assert.equal(rings, 4);
   // Bit operations are logged by new runs alone: all are then told as the papers count.
   await page.locator("#curves select").nth(1).selectOption("cost");
   assert.match(await page.locator("#curves .chart").textContent(), /relative to the whole run at fp32, as papers count/);
@@ -88,9 +93,10 @@ test("bits between two logged lines are drawn", async () => {
 
 test("a curve of one point is a dot", async () => {
   const { page, context } = await open("one");
-  const dots = page.locator("#curves g[aria-label='dot'] circle");
-  assert.ok((await dots.count()) >= 1);
-  const box = await dots.first().boundingBox();
+  // Filled, where those of evaluations are rings.
+  const dot = page.locator("#curves g[aria-label='dot']:not([fill='var(--surface)']) circle").first();
+  await dot.waitFor();
+  const box = await dot.boundingBox();
   assert.ok(box.width >= 4, "that can be seen");
   await context.close();
 });

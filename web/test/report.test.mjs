@@ -110,7 +110,9 @@ test("the count and the axis are chosen at the top", async () => {
   const rows = parseCsv((await download(page, "Save Metric against cost as CSV")).text);
   expectFront(rows, (point) => Number(point.seconds));
   await page.getByLabel("counted").selectOption("actual");
+  await page.getByLabel("Cost in").focus();
   await page.getByLabel("Cost in").selectOption("bitops");
+  await page.waitForFunction(() => document.querySelector("#tradeoff").textContent.includes("actual: each layer"));
   assert.equal(await page.evaluate(() => document.activeElement.value), "bitops", "what was used keeps the focus");
 });
 
