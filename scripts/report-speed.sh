@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # How long the report of many runs takes: RUNS run folders of LINES logged lines each, of made-up numbers, in a temporary
-# folder (200 of 50000 are 1.9 GB, and take some minutes to make).
+# folder (200 of 50000 are 2.7 GB, and take some minutes to make).
 #   scripts/report-speed.sh [RUNS] [LINES]
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -145,7 +145,9 @@ std::string comparison_text(const std::vector<RunSummary>& runs, const CostMeasu
   }
   text += fmt::format("cost: bit operations relative to fp32, {}: {}.\n", to_string(measure.count),
                       count_meaning(measure.count));
-  return text + fmt::format("front: by {}, no other run is as cheap and as good.\n", measure_name(measure));
+  return text +
+         fmt::format("front: by {}, no other run is as cheap and as good; single runs, with their noise.\n",
+                     measure_name(measure));
 }
 
 Json comparison_json(const std::vector<RunSummary>& runs, const CostMeasure& measure) {

@@ -21,9 +21,8 @@ void check_same(const fs::path& folder, const Study& stored, const Study& asked)
   for (const std::string& key : differences(stored, asked)) {
     if (key == "seeds" && asked.seeds > stored.seeds) continue;
     if (key == "seeds") {
-      throw UserError(
-          fmt::format("{}: this study has {} seeds, but {} were asked for; it can grow, not shrink",
-                      folder.string(), stored.seeds, asked.seeds));
+      throw UserError(fmt::format("{}: this study has {} seeds, but --seeds is {}; it can grow, not shrink",
+                                  folder.string(), stored.seeds, asked.seeds));
     }
     throw UserError(fmt::format("{}: {} is {} in this study, but {} was asked for; choose another --out",
                                 folder.string(), key, was.value(key, Json()).dump(),

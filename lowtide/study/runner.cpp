@@ -27,11 +27,13 @@ namespace fs = std::filesystem;
 
 constexpr auto kPollInterval = std::chrono::milliseconds(50);
 
+constexpr std::string_view kSilent = "it printed nothing";
+
 // The last line after `from` that says something: what a program that fails writes in the end.
 std::string last_line(const fs::path& log, std::uintmax_t from) {
   const std::string text = read_text_file(log).substr(from);
   const auto end = text.find_last_not_of(" \r\n");
-  if (end == std::string::npos) return "it printed nothing";
+  if (end == std::string::npos) return std::string(kSilent);
   const auto before = text.find_last_of("\r\n", end);
   const auto begin = before == std::string::npos ? 0 : before + 1;
   return text.substr(begin, end + 1 - begin);
@@ -134,7 +136,8 @@ class Runner {
       say(slot.member, "stopped");
     } else {
       const std::string said = last_line(place.log(), slot.log_start);
-      fail(slot.member, killed_by != 0 ? fmt::format("{}; at last: {}", death_of(slot, killed_by), said)
+      fail(slot.member, killed_by != 0 ? fmt::format("{}; {}{}", death_of(slot, killed_by),
+                                                     said == kSilent ? "" : "its last line: ", said)
                                        : fmt::format("{}; {}", said, end_of(*code)));
     }
   }

@@ -88,7 +88,7 @@ TEST_F(StudyProgram, ASuiteFromRunToAdvice) {
   const Finished again = run(suite("s", {"--seeds", "2"}));
   EXPECT_EQ(again.code, 0);
   EXPECT_FALSE(contains(again.text, "starts"));
-  expect_mistake(suite("s", {"--seeds", "1"}), "this study has 2 seeds, but 1 were asked for");
+  expect_mistake(suite("s", {"--seeds", "1"}), "this study has 2 seeds, but --seeds is 1");
   // Without --seeds it keeps those that it has; with more it grows, and runs those alone.
   EXPECT_FALSE(contains(run(suite("s")).text, "starts"));
   const Finished grown = run(suite("s", {"--seeds", "3"}));

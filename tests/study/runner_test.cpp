@@ -77,7 +77,7 @@ TEST_F(Runner, AFailureIsNotedAndTheRestGoOn) {
   for (const FailedMember& failed : end.failed) reasons[failed.name] = failed.reason;
   EXPECT_EQ(reasons["fails"], "lowtide: no such data; exit code 2");
   EXPECT_EQ(reasons["silent"], "it printed nothing; it ended without a result");
-  EXPECT_EQ(reasons["dies"], "killed by SIGKILL; at last: about to die");
+  EXPECT_EQ(reasons["dies"], "killed by SIGKILL; its last line: about to die");
   EXPECT_EQ(text("fails/train.log"), "reading\nlowtide: no such data\n");
   EXPECT_TRUE(fs::exists(folder_ / "a/result.json"));
   EXPECT_TRUE(fs::exists(folder_ / "b/result.json"));
@@ -87,10 +87,10 @@ TEST_F(Runner, AFailureIsNotedAndTheRestGoOn) {
 
 TEST_F(Runner, WhatEndedAMemberIsNamed) {
   std::ofstream(folder_ / "vmstat") << "nr_free_pages 9\noom_kill 2\n";
-  EXPECT_EQ(run({"dies"}).failed.at(0).reason, "killed by SIGKILL; at last: about to die");
+  EXPECT_EQ(run({"dies"}).failed.at(0).reason, "killed by SIGKILL; its last line: about to die");
   EXPECT_EQ(run({"told"}).failed.at(0).reason, "stopped at step 30; stopped by SIGTERM, after it saved");
   EXPECT_TRUE(contains(run({"hungry"}).failed.at(0).reason, "killed by SIGKILL, out of memory",
-                       "fewer --jobs", "at last: taking all"));
+                       "fewer --jobs", "its last line: taking all"));
   EXPECT_TRUE(contains(status_text(status()), "failed", "out of memory"));
 }
 
@@ -226,7 +226,7 @@ TEST(StudyFolder, GrowsBySeedsAndDoesNotShrink) {
   ASSERT_EQ(after.size(), before.size() + 1);
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_EQ(after[i].name, before[i].name);
   EXPECT_TRUE(contains(user_error([&] { StudyFolder(folder / "study", study); }),
-                       "has 3 seeds, but 2 were asked for; it can grow, not shrink"));
+                       "has 3 seeds, but --seeds is 2; it can grow, not shrink"));
   larger.seeds = 4;
   larger.recipe.lr = 0.5;
   EXPECT_TRUE(contains(user_error([&] { StudyFolder(folder / "study", larger); }), "lr is 0.1"));
