@@ -3,7 +3,7 @@
 
 help:
 	@echo 'make demo     train one network in fp32, static 8 bits and on a cyclic schedule, and compare'
-	@echo 'make test     everything that is checked: unit, golden, resume and program tests, fuzzing in brief'
+	@echo 'make test     everything that is checked: unit, golden, resume and program tests, fuzzing and the campaign in brief'
 	@echo 'make build    build/lowtide'
 	@echo 'make bench    step times and micro-benchmarks'
 	@echo 'make format   clang-format over the sources;  make tidy: clang-tidy'
@@ -30,6 +30,7 @@ test: setup-tests fuzz
 	@cmake --preset release -DLOWTIDE_TESTS=ON > /dev/null
 	@cmake --build build
 	@ctest --test-dir build --output-on-failure --no-tests=error -j $$(nproc)
+	@CAMPAIGN_SEED=1 scripts/campaign.sh 0.5
 
 fuzz: setup-tests
 	@scripts/fuzz.sh

@@ -81,16 +81,19 @@ kill_in_a_call() {
 # A failed call is told in one line with exit code 2, or does not matter; the run is not lost either way.
 fail_a_call() {
   local case=$1 run=$scratch/run call error when code=0
-  call=$(pick write openat rename fsync fdatasync unlink mkdir ftruncate getdents64 mmap)
+  call=$(pick write openat rename fsync fdatasync unlink mkdir ftruncate getdents64)
   error=$(pick EIO ENOSPC EACCES EMFILE EDQUOT EROFS ENOMEM)
   when=$((RANDOM % 80 + 1))
   [ $((RANDOM % 2)) = 0 ] && when=$when+
-  local what="$call fails with $error from call $when on"
-  # Before this call the libraries are loaded: what fails there is the loader's to tell.
-  case $call in openat | mmap) when=$((${when%+} + 250)) ;; esac
+  if [ $call = openat ]; then when=$((${when%+} + 250)); fi  # before that the libraries are loaded
+  local what="$call fails with $error at call $when"
   traced "$call:error=$error:when=$when" "$case" "$run" >"$scratch/out" 2>"$scratch/err" || code=$?
   local kind="system call that fails"
-  if [ $code -ge 128 ]; then
+  if [ $code = 127 ]; then  # the loader's, of a library
+    return
+  elif [ $code = 2 ] && [ ! -s "$scratch/err" ] && [[ $call$when == write*+ ]]; then  # nothing can be told any more
+    finish "$kind" "$case" "$run" 1 "$what"
+  elif [ $code -ge 128 ]; then
     broke "$kind" "$what: ended by signal $((code - 128))"
   elif [ $code != 0 ] && ! told_in_one_line "$code" "$scratch/err"; then
     broke "$kind" "$what: exit code $code, $(wc -l <"$scratch/err") lines: $(head -n 1 "$scratch/err")"
@@ -144,7 +147,7 @@ stop_by_signal() {
   number=$(kill -l "$signal")
   if [ $code != 0 ] && [ $code != $((128 + number)) ]; then
     broke "stopped by a signal" "$signal: exit code $code"
-  elif [ $code != 0 ] && ! grep -q 'stopped at step' "$scratch/log"; then
+  elif [ $code != 0 ] && [ ! -e "$run/result.json" ] && ! grep -q 'stopped at step' "$scratch/log"; then
     broke "stopped by a signal" "$signal: it did not save"
   else
     finish "stopped by a signal" "$case" "$run" 1 "$signal"
@@ -208,7 +211,11 @@ answer() {
 damage_a_run() {
   local case=$1 run=$scratch/run seed=$RANDOM kind="damaged file of a run" file code=0
   cp -r "$case/reference" "$run"
-  if [ $((RANDOM % 2)) = 0 ]; then rm -f "$run/result.json" "$(ls "$run"/checkpoints/step-* | tail -n 1)"; fi
+  local finished=1
+  if [ $((RANDOM % 2)) = 0 ]; then
+    finished=0
+    rm -f "$run/result.json" "$(ls "$run"/checkpoints/step-* | tail -n 1)"
+  fi
   local files=("$run"/*.json* "$run"/checkpoints/* "$run"/events*)
   file=${files[RANDOM % ${#files[@]}]}
   damage "$file" $seed
@@ -230,7 +237,7 @@ damage_a_run() {
       command_of "$case" "$run"
       answer "$kind" "$what" "${command[@]}" || code=$?
       # Metrics are what they are: a damaged line is cut, and not made again.
-      if [ $code = 0 ] && [[ $file == */checkpoints/* ]] && [ "$(final_bytes "$run")" != "$(cat "$case/bytes")" ]; then
+      if [ $code = 0 ] && [ $finished = 0 ] && [[ $file == */checkpoints/* ]] && [ "$(final_bytes "$run")" != "$(cat "$case/bytes")" ]; then
         broke "$kind" "$what: it is trained on silently, to other bytes"
         return
       fi
