@@ -12,6 +12,7 @@
 #include "lowtide/base/json_reason.h"
 #include "lowtide/train/metric.h"
 #include "lowtide/train/progress.h"
+#include "lowtide/train/recipe.h"
 #include "lowtide/train/run_folder.h"
 
 namespace lowtide {
@@ -54,6 +55,31 @@ std::string table(const std::vector<RunSummary>& runs, const CostMeasure& measur
   return text;
 }
 
+// Keys of the recipe, beside schedule and seed, in which runs that are compared differ.
+std::set<std::string> differing_keys(const std::vector<RunSummary>& set) {
+  std::set<std::string> keys;
+  for (const RunSummary& run : set) {
+    for (const auto& [key, value] : run.variant.items()) {
+      if (key != "schedule" && set[0].variant.value(key, Json()) != value) keys.insert(key);
+    }
+  }
+  return keys;
+}
+
+// What must be known to read a table right.
+std::string notes_on(const std::vector<RunSummary>& set) {
+  std::string text;
+  std::set<std::string> folders;
+  for (const RunSummary& run : set) folders.insert(run.data_dir);
+  if (const auto keys = differing_keys(set); !keys.empty())
+    text += fmt::format("The recipes of these runs differ in {}.\n", fmt::join(keys, ", "));
+  if (folders.size() > 1) {
+    text += fmt::format("Data of one name is taken for the same, though it lay in {}.\n",
+                        fmt::join(folders, " and in "));
+  }
+  return text;
+}
+
 // "model (cifar-resnet8, cifar-resnet20)", "length (60, 2000 steps)"
 std::vector<std::string> what_differs(const std::vector<RunSummary>& runs) {
   std::vector<std::string> result;
@@ -74,6 +100,17 @@ std::vector<std::string> what_differs(const std::vector<RunSummary>& runs) {
 }
 
 }  // namespace
+
+Json variant_of(const Json& run) {
+  static const Json everything = to_json(Recipe{}), essential = essence(Recipe{});
+  Json variant{{"schedule", run.at("schedule")}};
+  for (const auto& [key, value] : run.at("recipe").items()) {
+    const bool only_running = everything.contains(key) && !essential.contains(key);
+    if (!only_running && !variant.contains(key)) variant[key] = value;
+  }
+  for (const char* key : {"seed", "data-dir", "bits", "grad-bits", "cycles", "k", "c"}) variant.erase(key);
+  return variant;
+}
 
 RunCost cost_of_result(const Json& result) {
   const double paper = result.at("gbitops").at("paper"), actual = result.at("gbitops").at("actual");
@@ -112,6 +149,8 @@ RunSummary read_run_summary(const std::filesystem::path& folder) {
             .seed = run.at("seed"),
             .test = result.at("test"),
             .valid = result.at("valid"),
+            .data_dir = run.at("recipe").value("data-dir", ""),
+            .variant = variant_of(run),
             .cost = cost_of_result(result),
             .eval_bits = result.at("eval_bits"),
             .steps = result.at("steps")};
@@ -137,7 +176,7 @@ std::string comparison_text(const std::vector<RunSummary>& runs, const CostMeasu
   std::string text;
   for (const std::vector<RunSummary>& set : sets) {
     if (sets.size() > 1) text += fmt::format("{} on {}, {} steps\n", set[0].model, set[0].data, set[0].steps);
-    text += table(set, measure) + "\n";
+    text += table(set, measure) + notes_on(set) + "\n";
   }
   if (sets.size() > 1) {
     text += fmt::format("These runs differ in {}: each table has a front of its own.\n",

@@ -17,10 +17,17 @@ struct RunSummary {
   std::uint64_t seed = 0;
   double test = 0;
   Json valid{};  // null where nothing was held out
+  std::string data_dir{};
+  Json variant{};  // as variant_of gave it
   RunCost cost{};
   int eval_bits = 0;
   std::int64_t steps = 0;
 };
+
+// What two runs must agree in to be one experiment repeated with other seeds: the recipe without the seed,
+// without what only says how it ran and where its data lay, and with the schedule's whole line in the place
+// of the keys that it is made of. `run` is a run.json.
+Json variant_of(const Json& run);
 
 // What a result.json says of its run's cost.
 RunCost cost_of_result(const Json& result);
@@ -31,8 +38,8 @@ RunSummary read_run_summary(const std::filesystem::path& folder);
 // Runs that can be compared: of one model, data set, length and metric. In the order of the first of each.
 std::vector<std::vector<RunSummary>> comparable_sets(const std::vector<RunSummary>& runs);
 
-// A table for each set that can be compared, with its front by `measure`; where there are several, what they
-// differ in is said.
+// A table for each set that can be compared, with its front by `measure`; what the sets differ in is said, and
+// in what the recipes of a set do.
 std::string comparison_text(const std::vector<RunSummary>& runs, const CostMeasure& measure = {});
 Json comparison_json(const std::vector<RunSummary>& runs, const CostMeasure& measure = {});
 

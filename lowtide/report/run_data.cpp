@@ -11,6 +11,7 @@
 #include "lowtide/base/json_reason.h"
 #include "lowtide/cost/ledger.h"
 #include "lowtide/cost/summary.h"
+#include "lowtide/report/comparison.h"
 #include "lowtide/report/landscape.h"
 #include "lowtide/schedule/runs.h"
 #include "lowtide/train/checkpoint_state.h"
@@ -26,20 +27,6 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostBitRuns = 4096;
 
 Json read_plain(const fs::path& path) { return is_plain_file(path) ? read_run_file(path) : Json(); }
-
-// What two runs must agree in to be one experiment repeated with other seeds: the recipe without the seed,
-// without what only says how it ran and where its data lay, and with the schedule's whole line in the place
-// of the keys that it is made of.
-Json variant_of(const Json& run) {
-  static const Json everything = to_json(Recipe{}), essential = essence(Recipe{});
-  Json variant{{"schedule", run.at("schedule")}};
-  for (const auto& [key, value] : run.at("recipe").items()) {
-    const bool only_running = everything.contains(key) && !essential.contains(key);
-    if (!only_running && !variant.contains(key)) variant[key] = value;
-  }
-  for (const char* key : {"seed", "data-dir", "bits", "grad-bits", "cycles", "k", "c"}) variant.erase(key);
-  return variant;
-}
 
 // What the page needs to know of a schedule beyond its line.
 Json describe_schedule(const std::string& line) {

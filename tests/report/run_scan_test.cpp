@@ -168,6 +168,18 @@ TEST(Comparison, RunsOfAnotherLengthModelOrDataAreOnNoCommonFront) {
       "differ in model (larger, net), in data (digits, letters), in length (60, 2000 steps)"));
 }
 
+TEST(Comparison, SaysInWhatElseRunsDiffer) {
+  RunSummary a{.folder = "a", .name = "a", .data = "data", .metric = "accuracy", .data_dir = "/x/data"};
+  a.variant = {{"schedule", "CR"}, {"lr", 0.1}, {"hidden", 16}};
+  RunSummary b = a;
+  b.variant["schedule"] = "RR";
+  EXPECT_FALSE(contains(comparison_text({a, b}), "differ in"));
+  b.variant["hidden"] = 512;
+  b.data_dir = "/y/data";
+  EXPECT_TRUE(contains(comparison_text({a, b}), "The recipes of these runs differ in hidden.",
+                       "taken for the same, though it lay in /x/data and in /y/data"));
+}
+
 TEST(CostMeasure, ReadsItsWords) {
   EXPECT_EQ(parse_count("paper"), CostCount::kPaper);
   EXPECT_EQ(parse_axis("time"), CostAxis::kTime);

@@ -281,8 +281,17 @@ export function fronts(experiment: Experiment, split: Split, measure: Measure): 
   return [...byLength.values()].map((groups) => paretoFront(groups, split, experiment.metric, measure));
 }
 
-// What to say where groups of several lengths are shown together; nothing where they have one.
-export function lengthsWarning(experiment: Experiment): string {
+// What must be known of runs that are shown together; nothing where they are alike.
+export function mixtureWarning(experiment: Experiment): string {
+  return [lengthsWarning(experiment), foldersWarning(experiment)].filter(Boolean).join(" ");
+}
+
+function foldersWarning({ runs }: Experiment): string {
+  const folders = [...new Set(runs.map((run) => run.data_dir))];
+  return folders.length > 1 ? `Data of one name is taken for the same, though it lay in ${folders.join(" and in ")}.` : "";
+}
+
+function lengthsWarning(experiment: Experiment): string {
   const lengths = new Set(comparedGroups(experiment).map((group) => group.steps));
   if (lengths.size < 2) return "";
   const known = [...lengths].map((steps) => steps ?? NaN).sort((a, b) => a - b);

@@ -22,7 +22,7 @@ import {
   groupCost,
   groupMean,
   groupStatistics,
-  lengthsWarning,
+  mixtureWarning,
   metricOf,
   relativeCost,
   type Group,
@@ -282,7 +282,7 @@ export function tradeoff(context: Context): Figure {
     id: "tradeoff",
     title: "Metric against cost",
     note: "Bars are one standard deviation over seeds, small dots the seeds; the dashed line is the front: the best that was reached at a cost or below it. What counts as cost is chosen at the top.",
-    warning: () => lengthsWarning(context.experiment),
+    warning: () => mixtureWarning(context.experiment),
     draw: (width) => draw(context, width),
     csv: () => csv(context),
   });

@@ -11,7 +11,7 @@ async function load(name) {
 }
 
 const { thin, nearestIndex } = await load("thin");
-const { fronts, lengthsWarning, makeExperiments, paretoFront, relativeCost, statistics } = await load("runs");
+const { fronts, mixtureWarning, makeExperiments, paretoFront, relativeCost, statistics } = await load("runs");
 const { loggedRuns, placeOf, segmentsOf } = await load("bit_runs");
 const { csvLine } = await load("export");
 const { metricText, durationText, lowerIsBetter } = await load("format");
@@ -142,10 +142,12 @@ test("runs of another length are on a front of their own, and it is said", () =>
   const whole = [run("CR", 1, scored(0.9, 0.4)), run("RR", 1, scored(0.8, 0.5))];
   const lines = (runs) => fronts(makeExperiments(runs)[0], "test", bitops).map((front) => front.map((g) => g.label));
   assert.deepEqual(lines([...whole, brief]), [["CR steps=60"], ["CR steps=1000"]]);
-  assert.match(lengthsWarning(makeExperiments([...whole, brief])[0]), /different lengths \(60, 1,000 steps\)/);
-  assert.equal(lengthsWarning(makeExperiments(whole)[0]), "");
+  assert.match(mixtureWarning(makeExperiments([...whole, brief])[0]), /different lengths \(60, 1,000 steps\)/);
+  assert.equal(mixtureWarning(makeExperiments(whole)[0]), "");
+  const elsewhere = { ...run("CR", 2, scored(0.9, 0.4)), data_dir: "/elsewhere/digits" };
+  assert.match(mixtureWarning(makeExperiments([...whole, elsewhere])[0]), /lay in \/data\/digits and in \/elsewhere/);
   const deficits = [run("deficit 3:8 steps=10", 1, null, { steps: 110 }), run("deficit 3:8 steps=20", 1, null, { steps: 120 })];
-  assert.equal(lengthsWarning(makeExperiments([...whole, ...deficits])[0]), "", "which differ by what they are");
+  assert.equal(mixtureWarning(makeExperiments([...whole, ...deficits])[0]), "", "which differ by what they are");
 });
 
 test("bits are drawn as the schedule has them, however seldom they are logged", () => {
