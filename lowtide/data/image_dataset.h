@@ -17,6 +17,7 @@ class ImageDataset {
 
   virtual std::int64_t size() const = 0;
   virtual int classes() const = 0;
+  virtual std::string class_name(int label) const { return std::to_string(label); }
   virtual int channels() const = 0;  // 1 or 3
   virtual int height() const = 0;    // 0 where images have various sizes
   virtual int width() const = 0;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <optional>
 #include <set>
 #include <utility>
@@ -27,11 +26,16 @@ struct Item {
 
 class FolderDataset : public ImageDataset {
  public:
-  FolderDataset(fs::path folder, int classes, std::vector<Item> items)
-      : folder_(std::move(folder)), classes_(classes), items_(std::move(items)) {}
+  FolderDataset(fs::path folder, std::vector<std::string> classes, std::vector<Item> items,
+                std::size_t other_files)
+      : folder_(std::move(folder)),
+        classes_(std::move(classes)),
+        items_(std::move(items)),
+        other_files_(other_files) {}
 
   std::int64_t size() const override { return static_cast<std::int64_t>(items_.size()); }
-  int classes() const override { return classes_; }
+  int classes() const override { return static_cast<int>(classes_.size()); }
+  std::string class_name(int label) const override { return classes_[static_cast<std::size_t>(label)]; }
   int channels() const override { return 3; }
   int height() const override { return 0; }
   int width() const override { return 0; }
@@ -44,13 +48,16 @@ class FolderDataset : public ImageDataset {
     return decode_image(read_file(name, kMaxFileBytes), name);
   }
   std::string describe() const override {
-    return fmt::format("{}: {} images, {} classes", folder_.string(), size(), classes());
+    std::string text = fmt::format("{}: {} images, {} classes", folder_.string(), size(), classes());
+    if (other_files_ > 0) text += fmt::format(", {} files of other kinds not read", other_files_);
+    return text;
   }
 
  private:
   fs::path folder_;
-  int classes_;
+  std::vector<std::string> classes_;
   std::vector<Item> items_;
+  std::size_t other_files_;  // beside the images
 };
 
 // Names in a folder, sorted: the order in which a disk lists them is not the same everywhere.
@@ -78,29 +85,38 @@ std::vector<std::string> class_names(const fs::path& folder) {
   return names;
 }
 
-std::vector<std::string> image_names(const fs::path& folder) {
-  return sorted_names(folder, [](const fs::directory_entry& entry) {
-    std::string extension = entry.path().extension().string();
-    std::transform(extension.begin(), extension.end(), extension.begin(),
-                   [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-    return extension == ".jpeg" || extension == ".jpg" || extension == ".png";
+struct ImageNames {
+  std::vector<std::string> names;
+  std::size_t other_files = 0;
+};
+
+ImageNames image_names(const fs::path& folder) {
+  ImageNames result;
+  result.names = sorted_names(folder, [&](const fs::directory_entry& entry) {
+    const bool image = has_image_extension(entry.path());
+    if (!image && entry.is_regular_file()) ++result.other_files;
+    return image;
   });
+  return result;
 }
 
 // All images of `folder`/CLASS/`within`, the label being the place of the class among `classes`.
-std::vector<Item> list_classes(const fs::path& folder, const std::vector<std::string>& classes,
-                               const std::string& within) {
+std::unique_ptr<ImageDataset> open_classes(const fs::path& folder, const std::vector<std::string>& classes,
+                                           const std::string& within) {
   std::vector<Item> items;
+  std::size_t other_files = 0;
   for (std::size_t label = 0; label < classes.size(); ++label) {
     const fs::path part = fs::path(classes[label]) / within;
-    const auto names = image_names(folder / part);
-    if (names.empty()) {
-      throw UserError(fmt::format("{}: no images of this class; expected .jpg, .jpeg or .png files",
+    const ImageNames found = image_names(folder / part);
+    if (found.names.empty()) {
+      throw UserError(fmt::format("{}: no images of this class; expected .jpg, .jpeg, .png or .webp files",
                                   (folder / part).string()));
     }
-    for (const std::string& name : names) items.push_back({(part / name).string(), static_cast<int>(label)});
+    for (const std::string& name : found.names)
+      items.push_back({(part / name).string(), static_cast<int>(label)});
+    other_files += found.other_files;
   }
-  return items;
+  return std::make_unique<FolderDataset>(folder, classes, std::move(items), other_files);
 }
 
 std::optional<int> position(const std::vector<std::string>& sorted, const std::string& name) {
@@ -144,22 +160,18 @@ std::unique_ptr<ImageDataset> open_image_folder(const fs::path& folder, Split sp
   const auto classes = class_names(folder / "train");
   const fs::path part = folder / (split == Split::kTest ? "val" : "train");
   if (split == Split::kTest) check_same_classes(folder, classes, class_names(part));
-  return std::make_unique<FolderDataset>(part, static_cast<int>(classes.size()),
-                                         list_classes(part, classes, ""));
+  return open_classes(part, classes, "");
 }
 
 bool is_tiny_imagenet(const fs::path& folder) { return fs::exists(folder / "val" / "val_annotations.txt"); }
 
 std::unique_ptr<ImageDataset> open_tiny_imagenet(const fs::path& folder, Split split) {
   const auto classes = class_names(folder / "train");
-  const int count = static_cast<int>(classes.size());
-  if (split != Split::kTest) {
-    const fs::path part = folder / "train";
-    return std::make_unique<FolderDataset>(part, count, list_classes(part, classes, "images"));
-  }
+  if (split != Split::kTest) return open_classes(folder / "train", classes, "images");
   const fs::path annotations = folder / "val" / "val_annotations.txt";
   const fs::path part = folder / "val" / "images";
-  const auto present = image_names(part);
+  const ImageNames found = image_names(part);
+  const std::vector<std::string>& present = found.names;
   std::vector<Item> items;
   for (const auto& [file, class_name] :
        parse_val_annotations(read_text_file(annotations, kMaxAnnotationBytes), annotations.string())) {
@@ -178,7 +190,7 @@ std::unique_ptr<ImageDataset> open_tiny_imagenet(const fs::path& folder, Split s
     throw UserError(fmt::format("{}: classes of {} images; expected {}, as many as there are in {}",
                                 annotations.string(), items.size(), present.size(), part.string()));
   }
-  return std::make_unique<FolderDataset>(part, count, std::move(items));
+  return std::make_unique<FolderDataset>(part, classes, std::move(items), found.other_files);
 }
 
 std::vector<AnnotatedFile> parse_val_annotations(std::string_view text, const std::string& name) {

@@ -10,7 +10,7 @@
 
 namespace lowtide {
 
-// train/CLASS/*.{jpg,jpeg,png}, val/CLASS/…: classes are numbered by name, and both have the same.
+// train/CLASS/*.{jpg,jpeg,png,webp}, val/CLASS/…: classes are numbered by name, and both have the same.
 std::unique_ptr<ImageDataset> open_image_folder(const std::filesystem::path& folder, Split split);
 
 // Tiny-ImageNet's own layout: train/CLASS/images/*.JPEG, val/images/*.JPEG, val/val_annotations.txt.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "lowtide/data/exif.h"
 #include "tests/data/image_files.h"
 
 namespace lowtide {
@@ -111,9 +112,56 @@ TEST(DecodePng, DamageIsAnError) {
   EXPECT_THAT(decode_error(flipped), StartsWith("picture: damaged PNG: "));
 }
 
+TEST(DecodeWebp, LosslessAndLossy) {
+  const Image rgb = gradient_image(11, 13, 3);
+  EXPECT_EQ(decode(encode_webp(rgb)).pixels, rgb.pixels);
+  const Image lossy = decode(encode_webp(gradient_image(24, 40, 3), {.quality = 100}));
+  EXPECT_EQ(lossy.height, 24);
+  EXPECT_EQ(lossy.width, 40);
+  // Colours at half the resolution, and 16 to 235 for black to white.
+  EXPECT_LE(largest_difference(lossy.pixels, gradient_image(24, 40, 3).pixels), 12);
+}
+
+TEST(DecodeWebp, AlphaIsDropped) {
+  const Image image = decode(encode_webp({1, 2, 4, {10, 20, 30, 1, 40, 50, 60, 255}}));
+  EXPECT_EQ(image.pixels, (std::vector<std::uint8_t>{10, 20, 30, 40, 50, 60}));
+}
+
+TEST(DecodeWebp, DamageIsAnError) {
+  for (const WebpOptions& options : {WebpOptions{}, WebpOptions{.quality = 90}}) {
+    const std::string bytes = encode_webp(gradient_image(64, 64, 3), options);
+    for (const std::size_t size : {bytes.size() / 2, bytes.size() - 1, std::size_t{20}, std::size_t{12}})
+      EXPECT_THAT(decode_error(bytes.substr(0, size)), StartsWith("picture: damaged WebP: ")) << size;
+    EXPECT_THAT(decode_error(bytes.substr(0, bytes.size() - 1)), HasSubstr("the file ends early"));
+  }
+}
+
+TEST(DecodeWebp, RefusesABombAndAnAnimation) {
+  std::string bomb = encode_webp(gradient_image(8, 8, 3));
+  // After the chunk's name, its size and a signature: 14 bits of width - 1, 14 of height - 1.
+  bomb.replace(bomb.find("VP8L") + 9, 4, "\xFF\xFF\xFF\x0F");
+  EXPECT_THAT(decode_error(bomb), HasSubstr("expected at most 20000 a side and 268435456 bytes"));
+  // RIFF, size, WEBP; VP8X, size, flags (animation), canvas of 8 x 8 less 1; ANIM, size, background, loops.
+  const std::string animation(
+      "RIFF\x24\0\0\0WEBPVP8X\x0A\0\0\0\x02\0\0\0\x07\0\0\x07\0\0ANIM\x06\0\0\0\0\0\0\0\0\0", 44);
+  EXPECT_THAT(decode_error(animation), StartsWith("picture: an animated WebP; expected one picture"));
+}
+
+TEST(Decode, JpegIsTurnedAsItsCameraWasHeld) {
+  const std::string plain = encode_jpeg(gradient_image(24, 40, 3));
+  const Image stored = decode(plain);
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const std::string bytes = with_orientation(plain, orientation);
+    const Image image = decode(bytes);
+    EXPECT_EQ(image.height, orientation < 5 ? 24 : 40);
+    EXPECT_EQ(image.pixels, turned_upright(stored, orientation).pixels) << orientation;
+    EXPECT_EQ(decode_stored_image(bytes_of(bytes), "picture").pixels, stored.pixels);
+  }
+}
+
 TEST(Decode, OtherFilesAreRefused) {
   EXPECT_THAT(decode_error("GIF89a and more"),
-              StartsWith("picture: neither a JPEG nor a PNG image (15 bytes)"));
+              StartsWith("picture: neither a JPEG nor a PNG nor a WebP image (15 bytes)"));
   EXPECT_THAT(decode_error(""), StartsWith("picture: neither"));
 }
 

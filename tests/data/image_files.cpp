@@ -2,6 +2,7 @@
 
 #include <jpeglib.h>
 #include <png.h>
+#include <webp/encode.h>
 #include <zlib.h>
 
 #include <cstdio>
@@ -86,6 +87,37 @@ std::string encode_jpeg(const Image& image) {
   jpeg_destroy_compress(&info);
   std::string bytes(reinterpret_cast<char*>(buffer), size);
   std::free(buffer);
+  return bytes;
+}
+
+std::string with_orientation(const std::string& jpeg, int orientation, bool little_endian) {
+  const auto number = [&](int value, int bytes) {
+    std::string text;
+    for (int i = 0; i < bytes; ++i)
+      text.push_back(static_cast<char>(value >> 8 * (little_endian ? i : bytes - 1 - i)));
+    return text;
+  };
+  // A directory of two entries: the camera's maker, and the orientation, a short in the first half of its value.
+  const std::string tiff = std::string(little_endian ? "II" : "MM") + number(42, 2) + number(8, 4) +
+                           number(2, 2) + number(0x010F, 2) + number(2, 2) + number(4, 4) + "abc" +
+                           std::string(1, '\0') + number(0x0112, 2) + number(3, 2) + number(1, 4) +
+                           number(orientation, 2) + number(0, 2) + number(0, 4);
+  const std::string segment = std::string("Exif\0\0", 6) + tiff;
+  std::string bytes = jpeg;
+  const auto length = static_cast<char>(segment.size() + 2);
+  return bytes.insert(2, std::string("\xFF\xE1\0", 3) + length + segment);
+}
+
+std::string encode_webp(const Image& image, const WebpOptions& options) {
+  std::uint8_t* encoded = nullptr;
+  const std::uint8_t* pixels = image.pixels.data();
+  const int width = image.width, height = image.height, stride = width * image.channels;
+  const std::size_t size =
+      options.quality >= 0  ? WebPEncodeRGB(pixels, width, height, stride, options.quality, &encoded)
+      : image.channels == 4 ? WebPEncodeLosslessRGBA(pixels, width, height, stride, &encoded)
+                            : WebPEncodeLosslessRGB(pixels, width, height, stride, &encoded);
+  std::string bytes(reinterpret_cast<char*>(encoded), size);
+  WebPFree(encoded);
   return bytes;
 }
 

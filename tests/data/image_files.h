@@ -31,6 +31,14 @@ struct PngOptions {
 };
 std::string encode_png(const Image& image,
                        const PngOptions& options = {});  // 1: grey, 2: with alpha, 3: RGB, 4: RGBA
+// A JPEG file with EXIF's orientation, told by a camera of either byte order.
+std::string with_orientation(const std::string& jpeg, int orientation, bool little_endian = true);
+
+struct WebpOptions {
+  float quality = -1;  // lossless
+};
+std::string encode_webp(const Image& image, const WebpOptions& options = {});  // 3: RGB, 4: RGBA
+
 std::string encode_palette_png(int height, int width, const std::vector<std::uint8_t>& indices,
                                const std::vector<std::uint8_t>& palette_rgb);
 

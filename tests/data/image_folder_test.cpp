@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lowtide/data/damaged.h"
 #include "tests/data/image_files.h"
 
 namespace lowtide {
@@ -38,9 +39,62 @@ TEST(ImageFolder, ClassesAreNumberedByName) {
   EXPECT_EQ(train->item_name(1), (folder / "train/zebra/a.jpg").string());
   EXPECT_EQ(train->image(1).channels, 3);  // a grey one among the coloured
   EXPECT_EQ(train->image(2).width, 12);
+  EXPECT_EQ(train->class_name(1), "zebra");
+  EXPECT_THAT(train->describe(), HasSubstr("3 images, 2 classes, 1 files of other kinds not read"));
   const auto val = open_image_dataset("folder", folder.path(), Split::kTest);
   EXPECT_EQ(val->size(), 2);
   EXPECT_EQ(val->label(1), 1);
+}
+
+TEST(ImageFolder, WebpAndTurnedPictures) {
+  ScratchFolder folder;
+  const Image image = gradient_image(8, 12, 3);
+  write_file(folder / "train/ant/1.webp", encode_webp(image));
+  write_file(folder / "train/ant/2.WEBP", encode_webp(image));
+  write_file(folder / "train/ant/3.jpg", with_orientation(encode_jpeg(image), 8));
+  const auto train = open_image_dataset("folder", folder.path(), Split::kTrain);
+  ASSERT_EQ(train->size(), 3);
+  EXPECT_EQ(train->image(1).pixels, image.pixels);
+  EXPECT_EQ(train->image(2).height, 12);
+}
+
+// What is left out does not depend on which thread met it.
+TEST(Damaged, ImagesMayBeLeftOut) {
+  ScratchFolder folder;
+  for (int i = 0; i < 40; ++i) {
+    const std::string name = std::to_string(100 + i) + ".jpg";
+    write_file(folder / ("train/" + std::string(i < 20 ? "ant/" : "bee/") + name),
+               i % 7 == 3 ? picture().substr(0, 200) : picture());
+  }
+  const std::shared_ptr<const ImageDataset> all = open_image_dataset("folder", folder.path(), Split::kTrain);
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    std::vector<std::string> damaged;
+    const auto whole = without_damaged(all, damaged);
+    ASSERT_EQ(whole->size(), 34);
+    ASSERT_EQ(damaged.size(), 6u);
+    for (std::size_t i = 0; i < damaged.size(); ++i)
+      EXPECT_THAT(damaged[i], HasSubstr(std::to_string(103 + 7 * i) + ".jpg: damaged JPEG"));
+    EXPECT_THAT(whole->item_name(3), HasSubstr("104.jpg"));
+    EXPECT_EQ(whole->label(33), 1);
+    EXPECT_EQ(whole->class_name(1), "bee");
+    EXPECT_EQ(whole->image(33).width, 12);
+    EXPECT_THAT(whole->describe(), HasSubstr("40 images, 2 classes, 6 of them damaged and left out"));
+  }
+}
+
+TEST(Damaged, AllOfThemAreNoData) {
+  ScratchFolder folder;
+  write_file(folder / "train/ant/1.jpg", "x");
+  std::vector<std::string> damaged;
+  EXPECT_THAT(user_error([&] {
+                without_damaged(open_image_dataset("folder", folder.path(), Split::kTrain), damaged);
+              }),
+              AllOf(StartsWith("all 1 images are damaged, the first: "), HasSubstr("1.jpg: neither")));
+}
+
+TEST(Damaged, OtherFailuresAreNoDamage) {
+  EXPECT_THROW(find_damaged(9, [](std::int64_t i) { i == 5 ? throw std::bad_alloc() : void(); }),
+               std::bad_alloc);
 }
 
 TEST(ImageFolder, WhatIsMissingIsNamed) {
