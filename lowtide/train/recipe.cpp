@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <type_traits>
 
@@ -26,11 +27,12 @@ namespace {
 constexpr std::string_view kRunningGroup = "Running (does not change what is computed)";
 
 // Keys that the first version of the run folder had not. A run without them is as their defaults say.
-constexpr std::array<std::string_view, 21> kAddedLater{
-    "max-size",    "train-set",  "test-set",      "length",     "vocabulary",  "lower-case",
-    "language",    "undirected", "node-features", "node-split", "fan-out",     "hidden",
-    "layers",      "heads",      "feed-forward",  "dropout",    "aggregation", "quantize-norm",
-    "freeze-norm", "weights",    "plateau-every"};
+constexpr std::array<std::string_view, 27> kAddedLater{
+    "max-size",    "train-set",  "test-set",      "length",     "vocabulary",   "lower-case",
+    "language",    "undirected", "node-features", "node-split", "fan-out",      "hidden",
+    "layers",      "heads",      "feed-forward",  "dropout",    "aggregation",  "quantize-norm",
+    "freeze-norm", "weights",    "plateau-every", "classes",    "skip-damaged", "tokens",
+    "min-count",   "columns",    "test-language"};
 
 // The one definition of every option: visit.group(name), then visit(key, member, help) for each.
 template <typename AnyRecipe, typename Visitor>
@@ -38,10 +40,9 @@ void visit_data(AnyRecipe& r, Visitor& visit) {
   visit.group("Data");
   visit("data", r.data,
         "format, which says the task too: idx, cifar10, cifar100, folder, tiny-imagenet (images); ptb, "
-        "wikitext "
-        "(language); ogb, npz, musae, citation (nodes of a graph); voc (detection); xnli, mnli, rte, sick "
-        "(entailment)");
-  visit("data-dir", r.data_dir, "folder of the data set");
+        "wikitext, text (language); ogb, npz, musae, citation (nodes of a graph); voc (detection); xnli, "
+        "mnli, rte, sick, pairs (entailment)");
+  visit("data-dir", r.data_dir, "folder of the data set; of text also one file");
   visit("validation", r.validation, "training items held out to choose by; 0 trains on all of them");
   visit("augment", r.augment, "none, pad-crop or random-resized-crop");
   visit("padding", r.padding, "of pad-crop, pixels on each side");
@@ -51,12 +52,23 @@ void visit_data(AnyRecipe& r, Visitor& visit) {
   visit("max-size", r.max_size, "detection: the longer side at most, the shorter being --resize");
   visit("train-set", r.train_set, "detection: images to train on, or the first so many of them: train:16");
   visit("test-set", r.test_set, "detection: images to test on, likewise");
+  visit("classes", r.classes,
+        "detection, pairs: names of the classes, in this order; none: those of the training set");
+  visit("skip-damaged", r.skip_damaged,
+        "folder, tiny-imagenet, voc: leave out images that cannot be read, and say how many");
   visit("mean", r.mean, "per channel, subtracted from pixels in 0..1");
   visit("std", r.std, "per channel, divided by");
   visit("length", r.length, "language: words that a step goes back; entailment: pieces of a pair at most");
+  visit("tokens", r.tokens, "text: words or characters");
+  visit("min-count", r.min_count, "text: what occurs less often in training is <unk>");
+  visit("columns", r.columns,
+        "pairs: premise, hypothesis and label, by their names in the header or numbers from 1; none: by the "
+        "usual names");
   visit("vocabulary", r.vocabulary, "entailment: the WordPiece file, vocab.txt");
   visit("lower-case", r.lower_case, "entailment: the vocabulary is uncased");
   visit("language", r.language, "entailment: of xnli");
+  visit("test-language", r.test_language,
+        "entailment: of what xnli is chosen by and tested on; empty: --language");
   visit("undirected", r.undirected, "nodes: every edge leads both ways");
   visit("node-features", r.node_features,
         "nodes: as-is, standardise (each column) or normalise (each row's sum)");
@@ -306,6 +318,36 @@ void check_model(const Recipe& r) {
   expect_one_of("node-features", r.node_features, {"as-is", "standardise", "normalise"});
 }
 
+// A list's words are given one by one; the parser of arguments takes some of them for lists.
+void check_names(std::string_view key, const std::vector<std::string>& names) {
+  std::set<std::string_view> seen;
+  for (const std::string& name : names) {
+    const bool list = name == "%%" || (name.starts_with('[') && name.ends_with(']'));
+    const bool controls = std::any_of(
+        name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; });
+    expect(!name.empty() && !list && !controls, key, Json(name).dump(), "names, each in one line, not in []");
+    expect(seen.insert(name).second, key, "'" + name + "' twice", "each name once");
+  }
+}
+
+void check_data(const Recipe& r) {
+  const auto is_one_of = [&](std::initializer_list<std::string_view> formats) {
+    return std::find(formats.begin(), formats.end(), r.data) != formats.end();
+  };
+  expect(r.min_count > 0, "min-count", fmt::to_string(r.min_count), "1 or more");
+  expect_one_of("tokens", r.tokens, {"words", "characters"});
+  check_names("classes", r.classes);
+  check_names("columns", r.columns);
+  expect(r.columns.empty() || r.columns.size() == 3, "columns", fmt::format("{} names", r.columns.size()),
+         "three: of premise, hypothesis and label");
+  expect(r.classes.empty() || is_one_of({"voc", "pairs"}), "classes", "given",
+         fmt::format("data that takes them, voc or pairs, not {}", r.data));
+  expect(!r.skip_damaged || is_one_of({"folder", "tiny-imagenet", "voc"}), "skip-damaged", "true",
+         fmt::format("data of single files, folder, tiny-imagenet or voc, not {}", r.data));
+  expect(r.test_language.empty() || r.data == "xnli", "test-language", "'" + r.test_language + "'",
+         fmt::format("data xnli, not {}", r.data));
+}
+
 }  // namespace
 
 TaskKind task_of(const Recipe& recipe) {
@@ -316,6 +358,7 @@ TaskKind task_of(const Recipe& recipe) {
                                                      {"tiny-imagenet", TaskKind::kImages},
                                                      {"ptb", TaskKind::kLanguage},
                                                      {"wikitext", TaskKind::kLanguage},
+                                                     {"text", TaskKind::kLanguage},
                                                      {"ogb", TaskKind::kNodes},
                                                      {"npz", TaskKind::kNodes},
                                                      {"musae", TaskKind::kNodes},
@@ -324,7 +367,8 @@ TaskKind task_of(const Recipe& recipe) {
                                                      {"xnli", TaskKind::kEntailment},
                                                      {"mnli", TaskKind::kEntailment},
                                                      {"rte", TaskKind::kEntailment},
-                                                     {"sick", TaskKind::kEntailment}};
+                                                     {"sick", TaskKind::kEntailment},
+                                                     {"pairs", TaskKind::kEntailment}};
   const auto found = kinds.find(recipe.data);
   if (found != kinds.end()) return found->second;
   std::vector<std::string> names;
@@ -360,6 +404,7 @@ void check(const Recipe& r) {
   expect(r.eval_every >= 0, "eval-every", fmt::to_string(r.eval_every), "0 or more");
   expect(r.checkpoint_every >= 0, "checkpoint-every", fmt::to_string(r.checkpoint_every), "0 or more");
   expect(r.keep_checkpoints > 0, "keep-checkpoints", fmt::to_string(r.keep_checkpoints), "1 or more");
+  check_data(r);
   check_training(r);
   check_model(r);
   const LayerRules rules(r.layer_bits);

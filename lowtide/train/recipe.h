@@ -28,11 +28,17 @@ struct Recipe {
   int max_size = 0;
   std::string train_set = "train";
   std::string test_set = "val";
+  std::vector<std::string> classes;
+  bool skip_damaged = false;
   std::vector<double> mean, std;
   std::int64_t length = 35;
+  std::string tokens = "words";
+  std::int64_t min_count = 1;
+  std::vector<std::string> columns;
   std::string vocabulary;
   bool lower_case = false;
   std::string language = "en";
+  std::string test_language;
   bool undirected = true;
   std::string node_features = "as-is";
   std::string node_split = "data";

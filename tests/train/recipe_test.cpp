@@ -164,6 +164,25 @@ const std::vector<Impossible> kImpossible{
     {"SwaEvery", [](Recipe& r) { r.swa_every = 0; }, {"swa-every is 0"}},
     {"Optimizer", [](Recipe& r) { r.optimizer = "lion"; }, {"optimizer is 'lion'", "sgd, adam"}},
     {"LrSchedule", [](Recipe& r) { r.lr_schedule = "poly"; }, {"lr-schedule is 'poly'", "cosine"}},
+    {"Tokens", [](Recipe& r) { r.tokens = "bytes"; }, {"tokens is 'bytes'", "characters"}},
+    {"MinCount", [](Recipe& r) { r.min_count = 0; }, {"min-count is 0"}},
+    {"Classes", [](Recipe& r) { r.classes = {"cat"}; }, {"classes is given", "voc or pairs, not idx"}},
+    {"ClassTwice",
+     [](Recipe& r) {
+       r.data = "voc";
+       r.classes = {"cat", "dog", "cat"};
+     },
+     {"classes is 'cat' twice"}},
+    {"ClassEmpty", [](Recipe& r) { r.classes = {""}; }, {"classes is \"\"", "names"}},
+    {"ClassAList", [](Recipe& r) { r.classes = {"[a,b]"}; }, {"classes is \"[a,b]\""}},
+    {"ClassOfTwoLines", [](Recipe& r) { r.classes = {"a\nb"}; }, {"classes is \"a\\nb\""}},
+    {"Columns",
+     [](Recipe& r) {
+       r.columns = {"1", "2"};
+     },
+     {"columns is 2 names", "three"}},
+    {"SkipDamaged", [](Recipe& r) { r.skip_damaged = true; }, {"skip-damaged is true", "voc, not idx"}},
+    {"TestLanguage", [](Recipe& r) { r.test_language = "de"; }, {"test-language is 'de'", "xnli, not idx"}},
     {"Schedule", [](Recipe& r) { r.schedule = "XX"; }, {"XX", "RR"}},
     {"Bits", [](Recipe& r) { r.bits = "8:3"; }, {"8:3", "wrong way round"}},
     {"BitsText", [](Recipe& r) { r.bits = "low"; }, {"low"}},

@@ -31,6 +31,12 @@ Recipe unusual_recipe() {
   r.train_set = "trainval";
   r.test_set = "test:100";
   r.max_size = 500;
+  r.classes = {"a cat", "dog", "Käfer, rot"};
+  r.skip_damaged = true;
+  r.tokens = "characters";
+  r.min_count = 3;
+  r.columns = {"2", "1", "gold label"};
+  r.test_language = "ur";
   r.length = 70;
   r.vocabulary = "vocab.txt";
   r.lower_case = true;
