@@ -8,7 +8,7 @@ std::span<const Command> commands() {
   constexpr bool kComputes = true;
   static constexpr std::array kCommands{
       Command{"train", train_command, "train on a schedule; writes a run folder, resumes one", kComputes},
-      Command{"eval", eval_command, "evaluate a checkpoint at a declared precision", kComputes},
+      Command{"eval", eval_command, "evaluate a run, or a checkpoint, at a declared precision", kComputes},
       Command{"predict", predict_command, "find objects in images, draw their boxes", kComputes},
       Command{"compare", compare_command, "finished runs in one table"},
       Command{"report", report_command, "a page of figures and tables about runs, in one file"},

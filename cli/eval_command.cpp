@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "cli/commands.h"
 #include "cli/parse.h"
+#include "cli/run_weights.h"
 #include "cli/runtime.h"
 #include "lowtide/base/error.h"
 #include "lowtide/tasks/task.h"
@@ -9,48 +12,109 @@
 #include "lowtide/train/trainer.h"
 
 namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct EvalArguments {
+  std::string run, checkpoint, data_dir, language, device = "cpu", split = "test";
+  int bits = -1, threads = 0;
+  bool best = false, json = false;
+};
+
+std::optional<int> read_arguments(EvalArguments& arguments, int argc, char** argv) {
+  CLI::App app("Evaluate a run, or a checkpoint, at a declared precision.", "eval");
+  app.add_option("RUN", arguments.run, "run folder: its averaged weights, or its last checkpoint");
+  app.add_flag("--best", arguments.best, "of RUN the weights that --keep-best kept");
+  app.add_option("--checkpoint", arguments.checkpoint, "a file in the checkpoints folder of a run");
+  app.add_option("--eval-bits", arguments.bits, "bits; 0: fp32; -1: as its recipe says")
+      ->capture_default_str();
+  app.add_option("--split", arguments.split, "test or valid")->capture_default_str();
+  app.add_option("--data-dir", arguments.data_dir, "folder of the data set; default: as its recipe says");
+  app.add_option("--language", arguments.language, "of xnli's pairs; default: as its recipe says");
+  app.add_option("--device", arguments.device, "cpu or cuda")->capture_default_str();
+  app.add_option("--threads", arguments.threads, "0: all cores")->capture_default_str();
+  app.add_flag("--json", arguments.json, "print one JSON object");
+  if (const auto code = parse(app, argc, argv)) return code;
+  if (arguments.split != "test" && arguments.split != "valid")
+    throw UserError(fmt::format("split is '{}'; expected test or valid", arguments.split));
+  if (arguments.run.empty() == arguments.checkpoint.empty())
+    throw UserError("expected one of RUN, a run folder, and --checkpoint FILE");
+  if (arguments.best && arguments.run.empty())
+    throw UserError("--best is of a run; expected its folder in place of --checkpoint");
+  return std::nullopt;
+}
+
+// The weights, and the recipe that they were trained by.
+struct Trained {
+  fs::path checkpoint;
+  Recipe recipe;
+};
+
+Trained find_trained(const EvalArguments& arguments) {
+  if (arguments.run.empty()) {
+    const Json state = read_checkpoint_state(arguments.checkpoint);
+    return {arguments.checkpoint, recipe_from_json(state.value("recipe", Json()), arguments.checkpoint)};
+  }
+  if (fs::is_regular_file(arguments.run))
+    throw UserError(
+        fmt::format("{}: a file; expected a run folder, or --checkpoint before it", arguments.run));
+  const RunPaths run{arguments.run};
+  const Recipe recipe = read_run_recipe(run);
+  return {arguments.best ? best_weights(run) : last_weights(run), recipe};
+}
+
+void choose_language(Recipe& recipe, const EvalArguments& arguments) {
+  if (arguments.language.empty()) return;
+  if (recipe.data != "xnli")
+    throw UserError(fmt::format("--language is for xnli; this run's data is {}", recipe.data));
+  if (arguments.split == "valid" && recipe.validation > 0) {
+    throw UserError(fmt::format("this run held out training pairs, which are in '{}'; evaluate --split test",
+                                recipe.language));
+  }
+  recipe.test_language = arguments.language;
+}
+
+Recipe evaluation_recipe(Recipe recipe, const EvalArguments& arguments) {
+  if (!arguments.data_dir.empty()) recipe.data_dir = arguments.data_dir;
+  if (arguments.bits != -1) recipe.eval_bits = arguments.bits;
+  recipe.device = arguments.device;
+  // The checkpoint has all weights; a folder of published ones also says what the network is.
+  if (!fs::is_directory(recipe.weights)) recipe.weights.clear();
+  recipe.engine = "auto";  // of the machine that evaluates, not of the one that trained
+  choose_language(recipe, arguments);
+  check(recipe);
+  return recipe;
+}
+
+}  // namespace
 
 int eval_command(int argc, char** argv) {
-  std::string checkpoint, data_dir, device = "cpu", split_name = "test";
-  int bits = -1, threads = 0;
-  bool json = false;
-  CLI::App app("Evaluate a checkpoint at a declared precision.", "eval");
-  app.add_option("--checkpoint", checkpoint, "a file in the checkpoints folder of a run")->required();
-  app.add_option("--eval-bits", bits, "bits; 0: fp32; -1: as its recipe says")->capture_default_str();
-  app.add_option("--split", split_name, "test or valid")->capture_default_str();
-  app.add_option("--data-dir", data_dir, "folder of the data set; default: as its recipe says");
-  app.add_option("--device", device, "cpu or cuda")->capture_default_str();
-  app.add_option("--threads", threads, "0: all cores")->capture_default_str();
-  app.add_flag("--json", json, "print one JSON object");
-  if (const auto code = parse(app, argc, argv)) return *code;
-  if (split_name != "test" && split_name != "valid") {
-    throw UserError(fmt::format("split is '{}'; expected test or valid", split_name));
-  }
-  const Json state = read_checkpoint_state(checkpoint);
-  Recipe recipe = recipe_from_json(state.value("recipe", Json()), checkpoint);
-  if (!data_dir.empty()) recipe.data_dir = data_dir;
-  if (bits != -1) recipe.eval_bits = bits;
-  recipe.device = device;
-  recipe.weights.clear();  // the checkpoint has all of them
-  recipe.engine = "auto";  // of the machine that evaluates, not of the one that trained
-  check(recipe);
-  prepare_torch(threads);
+  EvalArguments arguments;
+  if (const auto code = read_arguments(arguments, argc, argv)) return *code;
+  const Trained trained = find_trained(arguments);
+  const Recipe recipe = evaluation_recipe(trained.recipe, arguments);
+  prepare_torch(arguments.threads);
   const auto task = make_task(recipe);
-  read_checkpoint_tensors(checkpoint, model_tensors(task->model()));
-  const Split split = split_name == "test" ? Split::kTest : Split::kValid;
+  read_checkpoint_tensors(trained.checkpoint, model_tensors(task->model()));
+  const Split split = arguments.split == "test" ? Split::kTest : Split::kValid;
   if (!task->has(split)) throw UserError("this run held no items out; evaluate --split test");
   const Bits eval_bits = evaluation_bits(recipe);
   const Evaluation result = task->evaluate(split, eval_bits);
-  if (json) {
-    Json line{{"checkpoint", checkpoint}, {"step", state.value("step", 0)},
-              {"split", split_name},      {task->metric_name(), result.metric},
-              {"loss", result.loss},      {"eval_bits", eval_bits.forward},
+  if (arguments.json) {
+    Json line{{"checkpoint", trained.checkpoint.string()},
+              {"step", read_checkpoint_state(trained.checkpoint).value("step", 0)},
+              {"split", arguments.split},
+              {task->metric_name(), result.metric},
+              {"loss", result.loss},
+              {"eval_bits", eval_bits.forward},
               {"items", result.items}};
+    if (!arguments.language.empty()) line["language"] = arguments.language;
     line.update(result.also);
     fmt::print("{}\n", line.dump());
   } else {
     const Metric& metric = find_metric(task->metric_name());
-    fmt::print("{} {} {}, loss {:.4f}, at {}, {} {}\n", split_name, metric.name,
+    fmt::print("{} {} {}, loss {:.4f}, at {}, {} {}\n", arguments.split, metric.name,
                metric_text(metric, result.metric), result.loss, bits_name(eval_bits.forward), result.items,
                task->item_name());
   }

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/parse.h"
+#include "cli/run_weights.h"
 #include "cli/runtime.h"
 #include "lowtide/base/error.h"
 #include "lowtide/report/landscape.h"
@@ -75,16 +76,6 @@ struct Trained {
   RunPaths run;
   fs::path checkpoint;
 };
-
-// The weights that a run was judged by: the averaged ones where there are such, else the last.
-fs::path last_weights(const RunPaths& run) {
-  if (file_exists(run.averaged())) return run.averaged();
-  const std::vector<std::int64_t> steps = checkpoint_steps(run);
-  if (steps.empty())
-    throw UserError(fmt::format("{}: the run has no checkpoint in {}", run.folder.string(),
-                                run.checkpoints().filename().string()));
-  return run.checkpoint(steps.back());
-}
 
 Trained find_trained(const fs::path& given) {
   if (!file_exists(given))
