@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/parse.h"
+#include "cli/run_weights.h"
 #include "cli/runtime.h"
 #include "lowtide/base/error.h"
 #include "lowtide/data/decode.h"
@@ -33,18 +34,11 @@ struct PredictArguments {
   bool json = false;
 };
 
-// The averaged weights of a run, or else its last checkpoint.
 fs::path checkpoint_of(const PredictArguments& arguments) {
   if (arguments.run.empty() == arguments.checkpoint.empty()) {
     throw UserError("expected one of --run FOLDER and --checkpoint FILE");
   }
-  if (arguments.run.empty()) return arguments.checkpoint;
-  const RunPaths paths{arguments.run};
-  if (file_exists(paths.averaged())) return paths.averaged();
-  const std::vector<std::int64_t> steps = checkpoint_steps(paths);
-  if (steps.empty())
-    throw UserError(fmt::format("{}: no checkpoint in it; expected a run folder", arguments.run));
-  return paths.checkpoint(steps.back());
+  return arguments.run.empty() ? fs::path(arguments.checkpoint) : last_weights({arguments.run});
 }
 
 // A detector as a checkpoint has it.
@@ -69,7 +63,10 @@ class Detector {
     model_->to(device_);
     read_checkpoint_tensors(checkpoint, model_tensors(*model_));
     bits_ = evaluation_bits(recipe);
+    classes_ = detector_classes(recipe);
   }
+
+  const std::vector<std::string>& classes() const { return classes_; }
 
   // In pixels of the image, the surest first.
   std::vector<Detection> find(const Image& image, double least_score) {
@@ -96,36 +93,40 @@ class Detector {
   std::shared_ptr<Execution> execution_;
   std::shared_ptr<RetinaNet> model_;
   Bits bits_;
+  std::vector<std::string> classes_;
 };
 
-void draw(Image& image, const std::vector<Detection>& found) {
+using Classes = std::vector<std::string>;
+
+void draw(Image& image, const std::vector<Detection>& found, const Classes& classes) {
   const int size = std::max(1, std::min(image.height, image.width) / 200);
   for (auto detection = found.rbegin(); detection != found.rend(); ++detection)
     draw_box(image, detection->box, colour_of(detection->label), size);
   // Names after all boxes, the surest last: none is crossed out.
   for (auto detection = found.rbegin(); detection != found.rend(); ++detection) {
-    const std::string name(kVocClasses[static_cast<std::size_t>(detection->label)]);
+    const std::string& name = classes[static_cast<std::size_t>(detection->label)];
     draw_label(image, static_cast<int>(detection->box.left), static_cast<int>(detection->box.top),
                fmt::format("{} {:.2f}", name, detection->score), colour_of(detection->label), size);
   }
 }
 
-Json to_json(const std::string& file, const std::vector<Detection>& found) {
+Json to_json(const std::string& file, const std::vector<Detection>& found, const Classes& classes) {
   Json objects = Json::array();
   for (const Detection& detection : found) {
     objects.push_back(
-        {{"class", kVocClasses[static_cast<std::size_t>(detection.label)]},
+        {{"class", classes[static_cast<std::size_t>(detection.label)]},
          {"score", detection.score},
          {"box", {detection.box.left, detection.box.top, detection.box.right, detection.box.bottom}}});
   }
   return {{"image", file}, {"objects", objects}};
 }
 
-void print(std::FILE* where, const std::string& file, const std::vector<Detection>& found) {
+void print(std::FILE* where, const std::string& file, const std::vector<Detection>& found,
+           const Classes& classes) {
   fmt::print(where, "{}: {} object{}\n", file, found.size(), found.size() == 1 ? "" : "s");
   for (const Detection& detection : found) {
     fmt::print(where, "  {:<12} {:.3f}  {:6.1f} {:6.1f} {:6.1f} {:6.1f}\n",
-               kVocClasses[static_cast<std::size_t>(detection.label)], detection.score, detection.box.left,
+               classes[static_cast<std::size_t>(detection.label)], detection.score, detection.box.left,
                detection.box.top, detection.box.right, detection.box.bottom);
   }
 }
@@ -135,7 +136,7 @@ void print(std::FILE* where, const std::string& file, const std::vector<Detectio
 int predict_command(int argc, char** argv) {
   PredictArguments arguments;
   CLI::App app("Find objects in images with a trained detector; draw their boxes.", "predict");
-  app.add_option("images", arguments.images, "JPEG or PNG files")->required();
+  app.add_option("images", arguments.images, "JPEG, PNG or WebP files")->required();
   app.add_option("--run", arguments.run, "run folder: its averaged weights, or its last checkpoint");
   app.add_option("--checkpoint", arguments.checkpoint, "a file in the checkpoints folder of a run");
   app.add_option("--out", arguments.out, "PNG to draw on, - is standard output; for several images a folder");
@@ -158,12 +159,12 @@ int predict_command(int argc, char** argv) {
     Image image = decode_image(read_file(file, kMaxImageFileBytes), file);
     const std::vector<Detection> found = detector.find(image, arguments.score);
     if (arguments.json) {
-      all.push_back(to_json(file, found));
+      all.push_back(to_json(file, found, detector.classes()));
     } else {
-      print(beside_output(arguments.out), file, found);
+      print(beside_output(arguments.out), file, found, detector.classes());
     }
     if (arguments.out.empty()) continue;
-    draw(image, found);
+    draw(image, found, detector.classes());
     fs::path out = arguments.out;
     if (arguments.images.size() > 1) {
       make_folders(out);

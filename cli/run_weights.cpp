@@ -7,7 +7,7 @@
 namespace lowtide {
 
 std::filesystem::path last_weights(const RunPaths& run) {
-  if (std::filesystem::exists(run.averaged())) return run.averaged();
+  if (file_exists(run.averaged())) return run.averaged();
   const std::vector<std::int64_t> steps = checkpoint_steps(run);
   if (steps.empty())
     throw UserError(fmt::format("{}: no checkpoint in it; expected a run folder", run.folder.string()));

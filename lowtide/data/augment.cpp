@@ -97,10 +97,17 @@ void Augmenter::apply(const Image& image, RandomStream& random, float* out) cons
   const int room_y = image.height + 2 * padding - spec_.out_height;
   const int room_x = image.width + 2 * padding - spec_.out_width;
   const bool fits = spec_.kind == Kind::kPadCrop ? room_y >= 0 && room_x >= 0 : room_y == 0 && room_x == 0;
+  if (!fits && spec_.kind == Kind::kPadCrop) {
+    throw UserError(
+        fmt::format("image of {}x{} with padding {}; expected at least {}x{}: --augment "
+                    "random-resized-crop takes any size",
+                    image.width, image.height, padding, spec_.out_width, spec_.out_height));
+  }
   if (!fits) {
-    throw UserError(fmt::format("image of {}x{} with padding {}; expected {} {}x{}", image.width,
-                                image.height, padding, spec_.kind == Kind::kPadCrop ? "at least" : "exactly",
-                                spec_.out_width, spec_.out_height));
+    throw UserError(
+        fmt::format("image of {}x{}; expected exactly {}x{}: --augment random-resized-crop gives "
+                    "images that size in training, --resize in evaluation",
+                    image.width, image.height, spec_.out_width, spec_.out_height));
   }
   const int top = static_cast<int>(random.below(static_cast<std::uint32_t>(room_y + 1))) - padding;
   const int left = static_cast<int>(random.below(static_cast<std::uint32_t>(room_x + 1))) - padding;

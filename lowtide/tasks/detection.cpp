@@ -35,11 +35,14 @@ ObjectDetection::ObjectDetection(const Recipe& recipe)
       device_(device_of(recipe)),
       train_view_(view_of(recipe, /*training=*/true)),
       eval_view_(view_of(recipe, /*training=*/false)),
-      train_(std::make_shared<VocDataset>(recipe.data_dir, recipe.train_set)),
-      test_(std::make_shared<VocDataset>(recipe.data_dir, recipe.test_set)),
+      train_(std::make_shared<VocDataset>(recipe.data_dir, recipe.train_set,
+                                          VocOptions{recipe.classes, recipe.skip_damaged})),
+      test_(std::make_shared<VocDataset>(recipe.data_dir, recipe.test_set,
+                                         VocOptions{train_->classes(), recipe.skip_damaged})),
       split_(hold_out(train_->size(), recipe.validation)),
-      execution_(make_execution(recipe)),
-      model_(make_detector(recipe, execution_)) {
+      execution_(make_execution(recipe)) {
+  recipe_.classes = classes_to_keep(train_->classes(), recipe);
+  model_ = make_detector(recipe_, execution_);
   model_->to(device_);
   layers_ = layers_of(*model_, *execution_, train_view_);
   stream_ = training_stream();
@@ -48,6 +51,11 @@ ObjectDetection::ObjectDetection(const Recipe& recipe)
 std::string ObjectDetection::describe() const {
   return fmt::format("{}; {} trained on, {} held out; tested on {}", train_->describe(), split_.train.size(),
                      split_.valid.size(), test_->describe());
+}
+
+Json ObjectDetection::skipped() const {
+  if (!recipe_.skip_damaged) return {};
+  return {{"train", train_->damaged().size()}, {"test", test_->damaged().size()}};
 }
 
 double ObjectDetection::steps_an_epoch() const {
@@ -122,8 +130,9 @@ Evaluation ObjectDetection::evaluate(Split split, Bits bits) {
       add_objects(data->annotation(batch->items[i]), batch->fits[i], batch->items[i], objects);
     }
   }
+  const auto classes = static_cast<int>(data->classes().size());
   const auto precision = [&](PrecisionForm form) {
-    return mean_average_precision(average_precisions(detections, objects, kVocClasses.size(), form));
+    return mean_average_precision(average_precisions(detections, objects, classes, form));
   };
   const auto n = static_cast<std::int64_t>(indices.size());
   return {precision(PrecisionForm::kArea),

@@ -9,7 +9,8 @@
 
 namespace lowtide {
 
-// Objects of Pascal VOC found by RetinaNet; judged by the mean average precision at an overlap of 0.5.
+// Objects in images, annotated as Pascal VOC's are, found by RetinaNet; judged by the mean average precision at an
+// overlap of 0.5.
 class ObjectDetection final : public Task {
  public:
   explicit ObjectDetection(const Recipe& recipe);
@@ -21,6 +22,8 @@ class ObjectDetection final : public Task {
   Execution& execution() override { return *execution_; }
   double steps_an_epoch() const override;
   std::int64_t items_a_step() const override { return recipe_.batch; }
+  void complete(Recipe& recipe) const override { recipe.classes = recipe_.classes; }
+  Json skipped() const override;
   std::vector<Ledger::Layer> layers() override { return layers_; }
   StepResult train_step() override;
   std::optional<double> training_metric(double, double) const override { return std::nullopt; }

@@ -30,9 +30,17 @@ DetectionView view_of(const Recipe& recipe, bool training) {
   return view;
 }
 
+std::vector<std::string> detector_classes(const Recipe& recipe) {
+  return recipe.classes.empty() ? voc_classes() : recipe.classes;
+}
+
+std::vector<std::string> classes_to_keep(const std::vector<std::string>& of_data, const Recipe& recipe) {
+  return recipe.classes.empty() && of_data == voc_classes() ? std::vector<std::string>() : of_data;
+}
+
 std::shared_ptr<RetinaNet> make_detector(const Recipe& recipe, const std::shared_ptr<Execution>& execution) {
   const DetectionModelInfo& info = detection_model(recipe.model);
-  auto model = std::make_shared<RetinaNet>(info.layers, kVocClasses.size(), recipe.freeze_norm);
+  auto model = std::make_shared<RetinaNet>(info.layers, detector_classes(recipe).size(), recipe.freeze_norm);
   model->initialise(recipe.seed);
   if (!recipe.weights.empty()) model->load_backbone(recipe.weights);
   attach_layers(*model, execution, {}, recipe);
@@ -56,8 +64,12 @@ TaskShape shape_of_detection(const Recipe& recipe) {
   constexpr std::int64_t kPublishedImages = 5717;
   TaskShape shape;
   std::int64_t images = kPublishedImages;
+  Recipe untrained = recipe;
+  untrained.weights.clear();  // need not be there to be counted
   try {
-    images = VocDataset(recipe.data_dir, recipe.train_set).size();
+    const VocDataset data(recipe.data_dir, recipe.train_set, {recipe.classes, recipe.skip_damaged});
+    images = data.size();
+    untrained.classes = data.classes();
   } catch (const UserError& missing) {
     shape.assumed =
         fmt::format("{}; counted for VOC 2012: {} training images", missing.what(), kPublishedImages);
@@ -65,8 +77,6 @@ TaskShape shape_of_detection(const Recipe& recipe) {
   shape.items_a_step = recipe.batch;
   shape.steps_an_epoch = static_cast<double>(images - recipe.validation) / static_cast<double>(recipe.batch);
   const auto execution = make_execution(recipe);
-  Recipe untrained = recipe;
-  untrained.weights.clear();  // need not be there to be counted
   const auto model = make_detector(untrained, execution);
   shape.layers = layers_of(*model, *execution, view_of(recipe, /*training=*/true));
   return shape;

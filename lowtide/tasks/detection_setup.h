@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lowtide/cost/ledger.h"
@@ -14,7 +15,13 @@ namespace lowtide {
 // From the recipe's words to what a detector sees of an image. UserError for sizes that cannot be.
 DetectionView view_of(const Recipe& recipe, bool training);
 
-// The detector of VOC's classes, initialised by the recipe's seed and its file of weights, if it names one; its layers
+// The classes that a detector of this recipe tells apart: those it names, or VOC's.
+std::vector<std::string> detector_classes(const Recipe& recipe);
+
+// What the recipe of a run says of the classes that its data has: nothing where they are VOC's and it named none.
+std::vector<std::string> classes_to_keep(const std::vector<std::string>& of_data, const Recipe& recipe);
+
+// The detector of those classes, initialised by the recipe's seed and its file of weights, if it names one; its layers
 // attached to the execution.
 std::shared_ptr<RetinaNet> make_detector(const Recipe& recipe, const std::shared_ptr<Execution>& execution);
 

@@ -25,8 +25,8 @@ ImageShape shape_of(const ImageDataset& data) {
 ImageClassification::ImageClassification(const Recipe& recipe)
     : recipe_(recipe),
       device_(device_of(recipe)),
-      train_(open_image_dataset(recipe.data, recipe.data_dir, Split::kTrain)),
-      test_(open_image_dataset(recipe.data, recipe.data_dir, Split::kTest)),
+      train_(open_images(recipe, Split::kTrain, damaged_train_)),
+      test_(open_images(recipe, Split::kTest, damaged_test_)),
       split_(hold_out(train_->size(), recipe.validation)),
       execution_(make_execution(recipe)) {
   ImageShape shape = shape_of(*train_);
@@ -39,8 +39,15 @@ ImageClassification::ImageClassification(const Recipe& recipe)
 }
 
 std::string ImageClassification::describe() const {
-  return fmt::format("{}; {} trained on, {} held out", train_->describe(), split_.train.size(),
-                     split_.valid.size());
+  const std::string tested =
+      damaged_test_.empty() ? "" : fmt::format("; {} damaged left out of the test set", damaged_test_.size());
+  return fmt::format("{}; {} trained on, {} held out{}", train_->describe(), split_.train.size(),
+                     split_.valid.size(), tested);
+}
+
+Json ImageClassification::skipped() const {
+  if (!recipe_.skip_damaged) return {};
+  return {{"train", damaged_train_.size()}, {"test", damaged_test_.size()}};
 }
 
 LoaderOptions ImageClassification::loader_options() const {

@@ -20,6 +20,7 @@ class ImageClassification final : public Task {
     return static_cast<double>(split_.train.size()) / static_cast<double>(recipe_.batch);
   }
   std::int64_t items_a_step() const override { return recipe_.batch; }
+  Json skipped() const override;
   std::vector<Ledger::Layer> layers() override;
   StepResult train_step() override;
   bool has(Split split) const override { return split != Split::kValid || !split_.valid.empty(); }
@@ -40,6 +41,7 @@ class ImageClassification final : public Task {
 
   Recipe recipe_;
   torch::Device device_;
+  std::vector<std::string> damaged_train_, damaged_test_;
   std::shared_ptr<const ImageDataset> train_, test_;
   HeldOut split_;
   AugmentSpec train_augment_, eval_augment_;

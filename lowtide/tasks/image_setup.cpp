@@ -1,13 +1,50 @@
 #include "lowtide/tasks/image_setup.h"
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+
 #include "lowtide/base/error.h"
+#include "lowtide/data/damaged.h"
 #include "lowtide/tasks/setup.h"
 
 namespace lowtide {
 
+namespace {
+
+// Images of one size in the files, which the network is to see in another: found before hours of training end in an
+// evaluation that cannot be.
+void expect_fitting(const Recipe& recipe, const ImageShape& files) {
+  const int size = recipe.image_size;
+  if (size == 0 || files.height == 0 || (files.height == size && files.width == size)) return;
+  const int padding = (std::max(size - std::min(files.height, files.width), 0) + 1) / 2;
+  if (recipe.augment == "none") {
+    throw UserError(fmt::format(
+        "image-size is {}, but the images are {}x{} and augment is none, which leaves them so; use --augment "
+        "random-resized-crop, or pad-crop with --padding {} or more, and --resize {} for evaluation",
+        size, files.width, files.height, padding, size));
+  }
+  if (recipe.augment == "pad-crop" && recipe.padding < padding) {
+    throw UserError(fmt::format("image-size is {}, but the images are {}x{}; use --padding {} or more", size,
+                                files.width, files.height, padding));
+  }
+  if (recipe.resize == 0) {
+    throw UserError(fmt::format("image-size is {}, but the images are {}x{}; use --resize {} for evaluation",
+                                size, files.width, files.height, size));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const ImageDataset> open_images(const Recipe& recipe, Split split,
+                                                std::vector<std::string>& damaged) {
+  std::shared_ptr<const ImageDataset> all = open_image_dataset(recipe.data, recipe.data_dir, split);
+  return recipe.skip_damaged ? without_damaged(std::move(all), damaged) : all;
+}
+
 Augmentations augmentations_of(const Recipe& recipe, ImageShape& shape) {
+  expect_fitting(recipe, shape);
   if (recipe.image_size > 0) shape.height = shape.width = recipe.image_size;
   if (shape.height == 0 || shape.width == 0) {
     throw UserError(

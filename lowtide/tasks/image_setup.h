@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lowtide/cost/ledger.h"
 #include "lowtide/data/augment.h"
+#include "lowtide/data/image_dataset.h"
 #include "lowtide/models/image_model.h"
 #include "lowtide/nn/execution.h"
 #include "lowtide/train/recipe.h"
@@ -17,12 +19,17 @@ struct ImageShape {
   int channels = 0, height = 0, width = 0, classes = 0;
 };
 
+// The recipe's images; with `skip-damaged` those alone that can be decoded, `damaged` saying what is wrong with the rest.
+std::shared_ptr<const ImageDataset> open_images(const Recipe& recipe, Split split,
+                                                std::vector<std::string>& damaged);
+
 struct Augmentations {
   AugmentSpec train, eval;
 };
 
 // From the recipe's words to what training and evaluation do with an image; `shape` has the size of the
-// files' images (0 where it varies) and is given the size that the network sees.
+// files' images (0 where it varies) and is given the size that the network sees. UserError where no augmentation makes
+// the one of the other.
 Augmentations augmentations_of(const Recipe& recipe, ImageShape& shape);
 
 // The model, initialised by the recipe's seed, its layers attached to the execution by the model's rules and

@@ -4,7 +4,6 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/data/graph/drawn_graph.h"
-#include "lowtide/data/image_dataset.h"
 #include "lowtide/tasks/detection.h"
 #include "lowtide/tasks/detection_setup.h"
 #include "lowtide/tasks/entailment.h"
@@ -38,7 +37,8 @@ TaskShape shape_of_image_task(const Recipe& recipe) {
   TaskShape result;
   std::int64_t items = 0;
   try {
-    const auto data = open_image_dataset(recipe.data, recipe.data_dir, Split::kTrain);
+    std::vector<std::string> damaged;
+    const auto data = open_images(recipe, Split::kTrain, damaged);
     shape = {data->channels(), data->height(), data->width(), data->classes()};
     items = data->size();
   } catch (const UserError& missing) {

@@ -48,6 +48,12 @@ class Task {
   virtual double steps_an_epoch() const = 0;
   virtual std::int64_t items_a_step() const = 0;  // of most steps
 
+  // Gives the recipe what it left to the data and the trained network depends on: the classes, and their order.
+  virtual void complete(Recipe&) const {}
+
+  // Damaged items left out by `skip-damaged`, by split; nothing where the recipe does not ask for that.
+  virtual Json skipped() const { return {}; }
+
   // The layers that multiply, with their MACs for one item and the rule for their bits.
   virtual std::vector<Ledger::Layer> layers() = 0;
 

@@ -87,6 +87,8 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
       eval_bits_(evaluation_bits(recipe)),
       metric_(find_metric(task_->metric_name())),
       progress_(total_, metric_, task_->item_name()) {
+  task_->complete(recipe_);
+  check(recipe_);  // what the data gave it too
   if (rate_.listens() && !task_->has(Split::kValid)) {
     throw UserError("lr-schedule is 'plateau', but no items are held out to judge by; set --validation");
   }
@@ -125,7 +127,9 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
 void Trainer::open_folder(const std::filesystem::path& folder, bool resume) {
   const RunPaths paths{folder};
   if (!resume || !file_exists(paths.run()) || !has_begun(paths)) {
-    run_folder_ = RunFolder::create(folder, run_json(recipe_, spec_, program_));
+    Json run = run_json(recipe_, spec_, program_);
+    if (const Json skipped = task_->skipped(); !skipped.empty()) run["skipped"] = skipped;
+    run_folder_ = RunFolder::create(folder, run);
     return;
   }
   const std::vector<std::int64_t> steps = checkpoint_steps(paths);
@@ -345,6 +349,7 @@ Json Trainer::finish() {
       {"seconds", seconds()},
       {"steps", step_}};
   for (const auto& [name, value] : test.also.items()) result["test_" + name] = value;
+  if (const Json skipped = task_->skipped(); !skipped.empty()) result["skipped"] = skipped;
   run_folder_->write_result(result);
   return result;
 }

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kMaxSide = 65535;  // of a JPEG
 constexpr int kMaxDepth = 32;    // annotation/object/part/bndbox/xmin has five levels
+constexpr std::size_t kMaxNameBytes = 200;
 
 std::string_view trimmed(std::string_view text) {
   constexpr const char* kBlank = " \t\r\n";
@@ -73,7 +74,6 @@ class AnnotationParser {
     text_.clear();
     if (path_ == "annotation/object") {
       object_ = {};
-      label_.reset();
       for (auto& edge : edges_) edge.reset();
     }
   }
@@ -115,11 +115,13 @@ class AnnotationParser {
   }
 
   void take_class(std::string_view text) {
-    const auto found = std::find(kVocClasses.begin(), kVocClasses.end(), text);
-    if (found == kVocClasses.end()) {
-      return fail(fmt::format("class {}; expected one of VOC's 20, aeroplane to tvmonitor", shown(text)));
+    const bool controls = std::any_of(
+        text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; });
+    if (text.empty() || controls || text.size() > kMaxNameBytes) {
+      return fail(fmt::format("a class named {}; expected a name in one line, of at most {} bytes",
+                              shown(text), kMaxNameBytes));
     }
-    label_ = static_cast<std::int32_t>(found - kVocClasses.begin());
+    object_.class_name = text;
   }
 
   void take_edge(std::size_t which, std::string_view text) {
@@ -130,13 +132,12 @@ class AnnotationParser {
   }
 
   void take_object() {
-    if (!label_ ||
+    if (object_.class_name.empty() ||
         !std::all_of(edges_.begin(), edges_.end(), [](const auto& edge) { return edge.has_value(); })) {
       return fail("an object without a name or a whole box; expected name, xmin, ymin, xmax and ymax");
     }
-    object_.label = *label_;
     object_.box = {*edges_[0] - 1, *edges_[1] - 1, *edges_[2], *edges_[3]};
-    lines_.push_back(XML_GetCurrentLineNumber(parser_));
+    object_.line = static_cast<std::int64_t>(XML_GetCurrentLineNumber(parser_));
     annotation_.objects.push_back(object_);
   }
 
@@ -146,13 +147,13 @@ class AnnotationParser {
       problem_ = fmt::format("{}: no size of an image; expected an annotation of Pascal VOC", name_);
       return;
     }
-    for (std::size_t i = 0; i < lines_.size() && problem_.empty(); ++i) {
-      BoundingBox& box = annotation_.objects[i].box;
+    for (VocObject& object : annotation_.objects) {
+      BoundingBox& box = object.box;
       const BoundingBox within = clipped(box, annotation_.width, annotation_.height);
-      if (area(within) <= 0) {
+      if (area(within) <= 0 && problem_.empty()) {
         problem_ = fmt::format("{}:{}: a box from {}, {} to {}, {}; expected one in an image of {}x{}", name_,
-                               lines_[i], box.left + 1, box.top + 1, box.right, box.bottom, annotation_.width,
-                               annotation_.height);
+                               object.line, box.left + 1, box.top + 1, box.right, box.bottom,
+                               annotation_.width, annotation_.height);
       }
       box = within;
     }
@@ -164,9 +165,7 @@ class AnnotationParser {
   int depth_ = 0;
   bool seen_ = false;
   VocAnnotation annotation_;
-  std::vector<XML_Size> lines_;  // where the objects end
-  VocObject object_;             // the one at work
-  std::optional<std::int32_t> label_;
+  VocObject object_;  // the one at work
   std::array<std::optional<float>, 4> edges_;
 };
 

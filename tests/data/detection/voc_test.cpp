@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "lowtide/data/decode.h"
 #include "lowtide/data/detection/average_precision.h"
 #include "tests/data/image_files.h"
 #include "tests/data/real_data.h"
@@ -47,14 +48,14 @@ TEST(VocAnnotation, ReadsObjects) {
   EXPECT_EQ(read.width, 12);
   EXPECT_EQ(read.height, 8);
   ASSERT_EQ(read.objects.size(), 3u);
-  EXPECT_EQ(read.objects[0].label, 14);
+  EXPECT_EQ(read.objects[0].class_name, "person");
   EXPECT_EQ(read.objects[0].box, (BoundingBox{0, 1, 12, 8}));
   EXPECT_TRUE(read.objects[0].truncated);
   EXPECT_FALSE(read.objects[0].difficult);
-  EXPECT_EQ(read.objects[1].label, 19);
+  EXPECT_EQ(read.objects[1].class_name, "tvmonitor");
   EXPECT_EQ(read.objects[1].box, (BoundingBox{2, 2, 3, 3}));  // one pixel
   EXPECT_TRUE(read.objects[1].difficult);
-  EXPECT_EQ(read.objects[2].label, 0);
+  EXPECT_EQ(read.objects[2].class_name, "aeroplane");
   EXPECT_EQ(read.objects[2].box, (BoundingBox{1.5, 0, 4.25, 7}));
 }
 
@@ -67,7 +68,7 @@ TEST(VocAnnotation, PartsAreNoObjects) {
     with_part.insert(before ? std::string("<object>").size() : with_part.rfind("</object>"), part);
     const auto read = parse_voc_annotation(annotation(with_part), "x.xml");
     ASSERT_EQ(read.objects.size(), 1u);
-    EXPECT_EQ(read.objects[0].label, 14);
+    EXPECT_EQ(read.objects[0].class_name, "person");
     EXPECT_EQ(read.objects[0].box, (BoundingBox{0, 1, 10, 8}));
   }
 }
@@ -87,8 +88,9 @@ TEST(VocAnnotation, WhatIsWrongIsSaidWithItsLine) {
   EXPECT_THAT(error_of(annotation("", "<width>12</width>")), StartsWith("x.xml: no size of an image"));
   EXPECT_THAT(error_of(annotation("", "<width>0</width><height>8</height>")),
               StartsWith("x.xml:3: a side of \"0\""));
-  EXPECT_THAT(error_of(annotation(object("unicorn", "1 1 2 2"))),
-              StartsWith("x.xml:5: class \"unicorn\"; expected one of"));
+  EXPECT_THAT(error_of(annotation(object("two\nlines", "1 1 2 2"))),
+              StartsWith("x.xml:6: a class named \"two\\nlines\"; expected a name in one line"));
+  EXPECT_THAT(error_of(annotation(object("", "1 1 2 2"))), StartsWith("x.xml:5: a class named \"\""));
   EXPECT_THAT(error_of(annotation(object("cat", "5 1 4 8"))),
               StartsWith("x.xml:5: a box from 5, 1 to 4, 8; expected one in an image of 12x8"));
   EXPECT_THAT(error_of(annotation(object("cat", "13 1 20 8"))),
@@ -186,6 +188,100 @@ TEST(VocDataset, ImagesAreAsAnnotated) {
               StartsWith((folder / "JPEGImages/one.jpg").string() +
                          ": 8x12 pixels; expected 12x8 as its annotation says"));
   EXPECT_THAT(user_error([&] { dataset.image(1); }), HasSubstr("two.jpg: neither a JPEG nor a PNG"));
+}
+
+// Blood cells in VOC's layout.
+void write_cells(const std::filesystem::path& folder) {
+  write_file(folder / "ImageSets/Main/train.txt", "one\ntwo\n");
+  write_file(folder / "ImageSets/Main/val.txt", "three\n");
+  write_file(folder / "Annotations/one.xml", annotation(object("WBC", "1 1 5 5") + object("RBC", "2 2 4 4")));
+  write_file(folder / "Annotations/two.xml", annotation(object("Platelets", "1 1 5 5")));
+  write_file(folder / "Annotations/three.xml", annotation(object("RBC", "1 1 5 5")));
+  write_file(folder / "JPEGImages/one.jpg", encode_jpeg(gradient_image(8, 12, 3)));
+  write_file(folder / "JPEGImages/two.png", encode_png(gradient_image(8, 12, 3)));
+  write_file(folder / "JPEGImages/three.webp", encode_webp(gradient_image(8, 12, 3)));
+}
+
+TEST(VocDataset, ClassesOfItsOwn) {
+  ScratchFolder folder;
+  write_cells(folder.path());
+  const VocDataset train(folder.path(), "train");
+  EXPECT_THAT(train.classes(), ::testing::ElementsAre("Platelets", "RBC", "WBC"));
+  EXPECT_EQ(train.annotation(0).objects.at(0).label, 2);
+  EXPECT_EQ(train.annotation(0).objects.at(1).label, 1);
+  EXPECT_EQ(train.annotation(1).objects.at(0).label, 0);
+  EXPECT_EQ(train.image(1).width, 12) << "a PNG";
+  EXPECT_THAT(train.describe(), HasSubstr("2 images, 3 objects of 3 classes"));
+  const VocDataset test(folder.path(), "val", {train.classes()});
+  EXPECT_EQ(test.annotation(0).objects.at(0).label, 1);
+  EXPECT_EQ(test.image(0).height, 8) << "a WebP";
+  // In another order, and with one that does not occur.
+  const VocDataset named(folder.path(), "train", {{"WBC", "RBC", "Sickle", "Platelets"}});
+  EXPECT_EQ(named.annotation(0).objects.at(0).label, 0);
+  EXPECT_EQ(named.annotation(1).objects.at(0).label, 3);
+}
+
+TEST(VocDataset, AClassThatIsNotExpectedIsNamed) {
+  ScratchFolder folder;
+  write_cells(folder.path());
+  EXPECT_THAT(
+      user_error([&] {
+        VocDataset(folder.path(), "val", {{"WBC", "Platelets"}});
+      }),
+      AllOf(StartsWith((folder / "Annotations/three.xml").string() + ":5: class \"RBC\"; expected one of"),
+            HasSubstr("--classes"), HasSubstr("WBC, Platelets")));
+}
+
+TEST(VocDataset, SomeOfVocsClassesAreVocs) {
+  ScratchFolder folder;
+  write_voc(folder.path());
+  EXPECT_EQ(VocDataset(folder.path(), "train").classes(), voc_classes());
+  EXPECT_EQ(VocDataset(folder.path(), "train", {{"dog"}}).annotation(0).objects.at(0).label, 0);
+}
+
+TEST(VocDataset, DamagedImagesMayBeLeftOut) {
+  ScratchFolder folder;
+  write_cells(folder.path());
+  write_file(folder / "ImageSets/Main/train.txt",
+             "one\nbad_xml\ntwo\nno_image\nbad_image\nother_size\nthree\n");
+  write_file(folder / "Annotations/bad_xml.xml", "<annotation>");
+  for (const std::string name : {"no_image", "bad_image", "other_size"})
+    write_file(folder / ("Annotations/" + name + ".xml"), annotation(object("Rare", "1 1 5 5")));
+  write_file(folder / "JPEGImages/bad_xml.jpg", encode_jpeg(gradient_image(8, 12, 3)));
+  write_file(folder / "JPEGImages/bad_image.jpg", encode_jpeg(gradient_image(8, 12, 3)).substr(0, 300));
+  write_file(folder / "JPEGImages/other_size.jpg", encode_jpeg(gradient_image(9, 12, 3)));
+  EXPECT_THAT(user_error([&] { VocDataset(folder.path(), "train"); }), HasSubstr("bad_xml.xml"));
+  const VocDataset data(folder.path(), "train", {{}, /*skip_damaged=*/true});
+  ASSERT_EQ(data.size(), 3);
+  EXPECT_EQ(data.name(0) + data.name(1) + data.name(2), "onetwothree");
+  EXPECT_THAT(data.classes(), ::testing::ElementsAre("Platelets", "RBC", "WBC"))
+      << "not those of what is left out";
+  EXPECT_THAT(data.damaged(),
+              ::testing::ElementsAre(HasSubstr("bad_xml.xml:"), HasSubstr("no_image.jpg: no such image"),
+                                     HasSubstr("bad_image.jpg: damaged JPEG"),
+                                     HasSubstr("other_size.jpg: 12x9 pixels; expected 12x8")));
+  EXPECT_THAT(data.describe(), HasSubstr("4 damaged images left out"));
+  write_file(folder / "ImageSets/Main/train.txt", "bad_image\n");
+  EXPECT_THAT(user_error([&] {
+                VocDataset(folder.path(), "train", {{}, true});
+              }),
+              HasSubstr("all images are damaged, the first: "));
+}
+
+// A camera held upright stores its picture lying, with EXIF's orientation 6. Some tools annotate what is seen, some what
+// is stored.
+TEST(VocDataset, TheAnnotationSaysWhichOrientationIsMeant) {
+  ScratchFolder folder;
+  write_voc(folder.path());
+  const Image stored = gradient_image(8, 12, 3);
+  const std::string plain = encode_jpeg(stored), turned = with_orientation(plain, 6);
+  for (const char* name : {"one", "two"})
+    write_file(folder / ("JPEGImages/" + std::string(name) + ".jpg"), turned);
+  write_file(folder / "Annotations/two.xml", annotation("", "<width>8</width><height>12</height>"));
+  const VocDataset data(folder.path(), "train");
+  EXPECT_EQ(data.image(0).pixels, decode_image(bytes_of(plain), "plain").pixels);
+  EXPECT_EQ(data.image(1).pixels, decode_image(bytes_of(turned), "turned").pixels);
+  EXPECT_EQ(data.image(1).height, 12);
 }
 
 // Counts that another XML library gives.
