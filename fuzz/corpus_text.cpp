@@ -3,7 +3,31 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/data/text/corpus.h"
+#include "lowtide/data/text/plain_text.h"
 #include "lowtide/data/text/text_batches.h"
+
+namespace {
+
+// The three parts are the whole; the training part has no word unknown that is there often enough.
+void check_plain_text(std::string_view text) {
+  using namespace lowtide;
+  const TextParts parts = cut_text(text);
+  if (parts.train.size() + parts.valid.size() + parts.test.size() != text.size()) __builtin_trap();
+  for (const TextOptions& options : {TextOptions{false, 1}, TextOptions{true, 1}, TextOptions{false, 2}}) {
+    try {
+      const Vocabulary vocabulary = text_vocabulary(parts.train, "input", options);
+      for (const std::int32_t token : encode_text(parts.train, "input", vocabulary, options)) {
+        if (token < 0 || token >= vocabulary.size()) __builtin_trap();
+        if (token == 0 && options.min_count == 1 && (options.characters || text.find("<unk>") == text.npos))
+          __builtin_trap();
+      }
+      encode_text(parts.valid, "input", vocabulary, options);
+    } catch (const UserError&) {
+    }
+  }
+}
+
+}  // namespace
 
 // A text that was read can be read again with its own vocabulary, to the same numbers; every window of it
 // holds numbers of words.
@@ -22,5 +46,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   } catch (const UserError&) {
   }
+  check_plain_text(text);
   return 0;
 }

@@ -62,9 +62,13 @@ BertConfig with_words(BertConfig config, const Recipe& recipe, const WordPiece& 
   return config;
 }
 
+const std::string& language_of(const Recipe& recipe, Split split) {
+  return split == Split::kTrain || recipe.test_language.empty() ? recipe.language : recipe.test_language;
+}
+
 void expect_labels(const EntailmentData& data, const EntailmentData& train) {
   if (data.classes.empty())
-    throw UserError(fmt::format("{}: no labels; expected some to train by", data.place));
+    throw UserError(fmt::format("{}: no labels; expected some to train and test by", data.place));
   if (data.classes != train.classes) {
     throw UserError(fmt::format("{}: {} classes, but {} has {}; expected the same", data.place,
                                 data.classes.size(), train.place, train.classes.size()));
@@ -81,6 +85,16 @@ std::vector<SentencePair> selected(const std::vector<SentencePair>& pairs,
 
 }  // namespace
 
+EntailmentData open_pairs(const Recipe& recipe, Split split) {
+  if (recipe.data == "pairs")
+    return open_labelled_pairs(recipe.data_dir, split, {recipe.columns, recipe.classes});
+  return open_entailment(recipe.data, recipe.data_dir, split, language_of(recipe, split));
+}
+
+bool has_pairs(const Recipe& recipe, Split split) {
+  return has_entailment(recipe.data, recipe.data_dir, split, language_of(recipe, split));
+}
+
 Entailment::Entailment(const Recipe& recipe)
     : recipe_(recipe),
       device_(device_of(recipe)),
@@ -91,16 +105,10 @@ Entailment::Entailment(const Recipe& recipe)
   read_data();
 }
 
-// Where the test set is not there or has no labels, as in GLUE, what would choose (dev) is what is tested, and only pairs
-// held out of the training set can choose.
 void Entailment::read_data() {
-  const auto open = [&](Split split) {
-    return open_entailment(recipe_.data, recipe_.data_dir, split, recipe_.language);
-  };
-  const EntailmentData train = open(Split::kTrain);
+  const EntailmentData train = open_pairs(recipe_, Split::kTrain);
   expect_labels(train, train);
-  const EntailmentData dev = open(Split::kValid);
-  expect_labels(dev, train);
+  if (recipe_.data == "pairs") recipe_.classes = train.classes;
   description_ = train.describe();
   const HeldOut split = hold_out(static_cast<std::int64_t>(train.pairs.size()), recipe_.validation);
   train_ = encode(selected(train.pairs, split.train));
@@ -108,10 +116,23 @@ void Entailment::read_data() {
     valid_ = encode(selected(train.pairs, split.valid));
     description_ += fmt::format(", {} of them held out", recipe_.validation);
   }
-  EntailmentData test;
-  if (has_entailment(recipe_.data, recipe_.data_dir, Split::kTest, recipe_.language))
-    test = open(Split::kTest);
-  if (!test.classes.empty()) {
+  read_test(train);
+  if (cut_ > 0) description_ += fmt::format("; {} pairs cut to {} pieces", cut_, recipe_.length);
+  sampler_ = std::make_unique<LengthSampler>(make_sampler());
+  make_model(static_cast<std::int64_t>(train.classes.size()));
+}
+
+// Where the test set is not there or has no labels, as in GLUE, what would choose (dev) is what is tested, and only pairs
+// held out of the training set can choose. Of a user's own pairs the other may be missing.
+void Entailment::read_test(const EntailmentData& train) {
+  EntailmentData dev, test;
+  const bool dev_may_be_missing = recipe_.data == "pairs" && has_pairs(recipe_, Split::kTest);
+  if (!dev_may_be_missing || has_pairs(recipe_, Split::kValid)) {
+    dev = open_pairs(recipe_, Split::kValid);
+    expect_labels(dev, train);
+  }
+  if (has_pairs(recipe_, Split::kTest)) test = open_pairs(recipe_, Split::kTest);
+  if (!test.classes.empty() || dev.pairs.empty()) {
     expect_labels(test, train);
     test_ = encode(test.pairs);
     if (recipe_.validation == 0) valid_ = encode(dev.pairs);
@@ -121,9 +142,6 @@ void Entailment::read_data() {
     description_ += fmt::format("; there are no labels to test by, so {} is the test set", dev.place);
     if (recipe_.validation == 0) description_ += " and nothing is held out (--validation)";
   }
-  if (cut_ > 0) description_ += fmt::format("; {} pairs cut to {} pieces", cut_, recipe_.length);
-  sampler_ = std::make_unique<LengthSampler>(make_sampler());
-  make_model(static_cast<std::int64_t>(train.classes.size()));
 }
 
 Entailment::Encoded Entailment::encode(const std::vector<SentencePair>& pairs) {

@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 
+#include "lowtide/data/text/plain_text.h"
 #include "lowtide/models/initialise.h"
 #include "lowtide/tasks/setup.h"
 
@@ -25,10 +27,15 @@ void replace(NamedTensors& values, const NamedTensors& by) {
 
 }  // namespace
 
+Corpus open_corpus(const Recipe& recipe) {
+  if (recipe.data != "text") return open_corpus(recipe.data, recipe.data_dir);
+  return open_text(recipe.data_dir, {recipe.tokens == "characters", recipe.min_count});
+}
+
 LanguageModelling::LanguageModelling(const Recipe& recipe)
     : recipe_(recipe),
       device_(device_of(recipe)),
-      corpus_(open_corpus(recipe.data, recipe.data_dir)),
+      corpus_(open_corpus(recipe)),
       batches_(corpus_.train, recipe.batch, recipe.length),
       execution_(make_execution(recipe)),
       model_(make_language_model(recipe.model, options_of(recipe, corpus_.vocabulary.size()))) {
@@ -77,9 +84,7 @@ Evaluation LanguageModelling::evaluate(Split split, Bits bits) {
 
 // The first windows of each column: what follows cannot be read without what came before it.
 Evaluation LanguageModelling::evaluate_sample(Split split, Bits bits, std::int64_t items) {
-  const auto& text = split == Split::kTest    ? corpus_.test
-                     : split == Split::kValid ? corpus_.valid
-                                              : corpus_.train;
+  const auto& text = corpus_.of(split);
   const Evaluating evaluating(*model_, *execution_, bits);
   const auto columns = std::clamp<std::int64_t>(static_cast<std::int64_t>(text.size() / 2), 1, kEvalColumns);
   TextBatches windows(text, columns, recipe_.length);
@@ -93,7 +98,9 @@ Evaluation LanguageModelling::evaluate_sample(Split split, Bits bits, std::int64
     words += here;
   }
   const double mean = loss.item<double>() / static_cast<double>(words);
-  return {std::exp(mean), mean, words};
+  Evaluation evaluation{std::exp(mean), mean, words};
+  if (corpus_.kind == "characters") evaluation.also["bits_per_character"] = mean / std::numbers::ln2;
+  return evaluation;
 }
 
 void LanguageModelling::re_estimate_statistics() {

@@ -7,14 +7,17 @@
 
 namespace lowtide {
 
-// The next word of a text, from those before it. Windows of the text follow each other; what the network remembers is
+// The text that the recipe names.
+Corpus open_corpus(const Recipe& recipe);
+
+// The next word of a text, or character, from those before it. Windows of the text follow each other; what the network remembers is
 // carried from one to the next, gradients are not.
 class LanguageModelling final : public Task {
  public:
   explicit LanguageModelling(const Recipe& recipe);
 
   std::string metric_name() const override { return "perplexity"; }
-  std::string item_name() const override { return "words"; }
+  std::string item_name() const override { return corpus_.kind; }
   std::string describe() const override { return corpus_.describe(); }
   torch::nn::Module& model() override { return *model_; }
   Execution& execution() override { return *execution_; }

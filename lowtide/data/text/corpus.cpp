@@ -88,8 +88,8 @@ Corpus open_corpus(const std::string& format, const fs::path& folder) {
 }
 
 std::string Corpus::describe() const {
-  return fmt::format("{}: {} training, {} validation and {} test tokens, {} words", place, train.size(),
-                     valid.size(), test.size(), vocabulary.size());
+  return fmt::format("{}: {} training, {} validation and {} test tokens{}, {} {}", place, train.size(),
+                     valid.size(), test.size(), note, vocabulary.size(), kind);
 }
 
 }  // namespace lowtide

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lowtide/data/split.h"
 #include "lowtide/data/text/vocabulary.h"
 
 namespace lowtide {
@@ -17,7 +18,12 @@ struct Corpus {
   std::vector<std::int32_t> valid;
   std::vector<std::int32_t> test;
   std::string place;
+  std::string kind = "words";  // what the tokens are
+  std::string note;            // about the tokens
 
+  const std::vector<std::int32_t>& of(Split split) const {
+    return split == Split::kTrain ? train : split == Split::kValid ? valid : test;
+  }
   std::string describe() const;  // one line
 };
 

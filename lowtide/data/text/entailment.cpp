@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <optional>
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/json.h"
+#include "lowtide/data/text/pair_columns.h"
 #include "lowtide/data/text/unicode.h"
 #include "lowtide/io/json_check.h"
 
@@ -73,33 +73,6 @@ class Collector {
   bool labelled_ = false;
 };
 
-struct Columns {
-  std::size_t count = 3;
-  std::size_t premise = 0;
-  std::size_t hypothesis = 1;
-  std::optional<std::size_t> label = 2;
-  std::optional<std::size_t> language;
-};
-
-std::optional<std::size_t> find_column(const std::vector<std::string_view>& header,
-                                       std::initializer_list<std::string_view> names) {
-  for (const std::string_view name : names) {
-    const auto found = std::find(header.begin(), header.end(), name);
-    if (found != header.end()) return static_cast<std::size_t>(found - header.begin());
-  }
-  return std::nullopt;
-}
-
-// The columns that a header names; nothing for a line that is none.
-std::optional<Columns> parse_header(const std::vector<std::string_view>& fields) {
-  const auto premise = find_column(fields, {"sentence1", "premise", "sentence_A"});
-  const auto hypothesis = find_column(fields, {"sentence2", "hypothesis", "hypo", "sentence_B"});
-  if (!premise || !hypothesis) return std::nullopt;
-  return Columns{fields.size(), *premise, *hypothesis,
-                 find_column(fields, {"gold_label", "label", "entailment_judgment"}),
-                 find_column(fields, {"language"})};
-}
-
 std::string text_at(const Json& object, const char* key, const std::string& name, std::size_t line) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_string()) {
@@ -113,11 +86,11 @@ std::string text_at(const Json& object, const char* key, const std::string& name
 
 EntailmentData parse_entailment_tsv(const LineSource& source, const std::string& language) {
   Collector collector(source);
-  Columns columns;
+  PairColumns columns;
   source.for_each([&](std::string_view line, std::size_t number) {
     const auto fields = split_fields(line, '\t');
     if (number == 1) {
-      if (const auto named = parse_header(fields)) {
+      if (const auto named = usual_columns(fields)) {
         columns = *named;
         return;
       }

@@ -139,7 +139,7 @@ TEST(Entailment, OpensByName) {
   write_file(folder / "dev_mismatched.tsv", "sentence1\tsentence2\tgold_label\na\tb\tneutral\n");
   EXPECT_EQ(open_entailment("mnli", folder.path(), Split::kTest).pairs.size(), 1u);
   EXPECT_THAT(user_error([&] { open_entailment("anli", folder.path(), Split::kTest); }),
-              HasSubstr("entailment format 'anli' is not known; expected xnli, mnli, rte or sick"));
+              HasSubstr("entailment format 'anli' is not known; expected xnli, mnli, rte, sick or pairs"));
 }
 
 std::vector<std::int64_t> class_counts(const EntailmentData& data) {
