@@ -15,6 +15,7 @@ std::span<const Command> commands() {
       Command{"serve", serve_command, "the same page, live, while runs go on"},
       Command{"schedule", schedule_command, "draw a precision schedule, with its cost; compare the ten"},
       Command{"cost", cost_command, "bit operations of a recipe, layer by layer, without training"},
+      Command{"data", data_command, "read the data of a recipe: counts, classes, what is damaged", kComputes},
       Command{"range-test", range_test_command, "the lowest bits at which a network learns", kComputes},
       Command{"advise", advise_command, "a schedule for a budget or a goal, with reasons"},
       Command{"study", study_command, "many runs: every schedule, critical periods; analysis; landscapes",

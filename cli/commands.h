@@ -21,6 +21,7 @@ int advise_command(int argc, char** argv);
 int bench_command(int argc, char** argv);
 int compare_command(int argc, char** argv);
 int cost_command(int argc, char** argv);
+int data_command(int argc, char** argv);
 int eval_command(int argc, char** argv);
 int landscape_command(int argc, char** argv);  // study landscape
 int models_command(int argc, char** argv);
