@@ -13,8 +13,9 @@ namespace lowtide {
 // Not a product: its precision follows a layer's rules, but it counts no MACs.
 class GraphNetwork::Between : public torch::nn::Module, public QuantLayer {
  public:
-  Between(double dropout, bool quantize_norm) : quantize_norm_(quantize_norm) {
-    dropout_ = register_module("dropout", Dropout(dropout));
+  explicit Between(const GraphNetworkOptions& options)
+      : norm_(options.norm), quantize_norm_(options.quantize_norm) {
+    dropout_ = register_module("dropout", Dropout(options.dropout));
   }
 
   at::Tensor forward(const at::Tensor& x) const {
@@ -24,11 +25,11 @@ class GraphNetwork::Between : public torch::nn::Module, public QuantLayer {
       prepare(*call, true);
       y = quantize_both_ways(y, call);
     }
-    return dropout_->forward(tensor_norm(y));
+    return dropout_->forward(norm_ ? tensor_norm(y) : y);
   }
 
  private:
-  bool quantize_norm_;
+  bool norm_, quantize_norm_;
   Dropout dropout_ = nullptr;
 };
 
@@ -40,14 +41,28 @@ GraphNetwork::GraphNetwork(const GraphNetworkOptions& options, const MakeLayer& 
                                 is_last ? options.classes : options.hidden, options.quantized_aggregation};
     layers_.push_back(register_module(fmt::format("layer{}", i), make_layer(i, conv)));
     if (is_last) break;
-    betweens_.push_back(register_module(fmt::format("norm{}", i),
-                                        std::make_shared<Between>(options.dropout, options.quantize_norm)));
+    betweens_.push_back(register_module(fmt::format("norm{}", i), std::make_shared<Between>(options)));
   }
+  // The last: layers are numbered in this order, and the noise of the others is that of runs without it.
+  input_dropout_ = register_module("input_dropout", Dropout(options.input_dropout));
+}
+
+// Sparse features lose entries: their zeros stay zeros either way.
+NodeInput GraphNetwork::with_dropout(const NodeInput& x) const {
+  if (options_.input_dropout == 0 || !is_training()) return x;
+  if (!x.sparse) return {input_dropout_->forward(x.dense), {}, {}};
+  const at::Tensor values = input_dropout_->forward(x.sparse->rows.weights);
+  NodeInput y{{}, with_values(*x.sparse, values), {}};
+  if (x.sparse_own) {
+    const std::int64_t own = x.sparse_own->rows.weights.numel();
+    y.sparse_own = with_values(*x.sparse_own, values.narrow(0, 0, own));
+  }
+  return y;
 }
 
 at::Tensor GraphNetwork::forward(const NodeInput& input,
                                  const std::vector<std::shared_ptr<const Gather>>& gathers) {
-  NodeInput x = input;
+  NodeInput x = with_dropout(input);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     x = {layers_[i]->forward(x, gathers.size() == 1 ? gathers[0] : gathers[i]), {}, {}};
     if (i < betweens_.size()) x.dense = betweens_[i]->forward(x.dense);

@@ -81,4 +81,16 @@ std::shared_ptr<const SparseFeatures> make_sparse_features(const Csr& pattern,
   return features;
 }
 
+std::shared_ptr<const SparseFeatures> with_values(const SparseFeatures& features, const at::Tensor& values) {
+  auto result = std::make_shared<SparseFeatures>(features);
+  result->rows.weights = values;
+  const at::Tensor lengths = features.rows.offsets.diff();
+  const at::Tensor has_zero = lengths < features.rows.columns;
+  const at::Tensor low = at::segment_reduce(values, "min", lengths, {}, {}, 0, /*unsafe=*/true);
+  const at::Tensor most = at::segment_reduce(values, "max", lengths, {}, {}, 0, /*unsafe=*/true);
+  result->min = at::where(has_zero, low.clamp_max(0), low);
+  result->range = at::where(has_zero, most.clamp_min(0), most) - result->min;
+  return result;
+}
+
 }  // namespace lowtide

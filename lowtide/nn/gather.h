@@ -46,6 +46,9 @@ std::shared_ptr<const SparseFeatures> make_sparse_features(const Csr& pattern,
                                                            const std::vector<float>& values,
                                                            const at::Device& device);
 
+// The same entries with other values.
+std::shared_ptr<const SparseFeatures> with_values(const SparseFeatures& features, const at::Tensor& values);
+
 // What a graph network is given for its nodes: dense or sparse.
 struct NodeInput {
   at::Tensor dense;

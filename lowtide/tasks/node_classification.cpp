@@ -13,6 +13,8 @@ GraphNetworkOptions options_of(const Recipe& recipe, const Graph& graph) {
           .layers = recipe.layers,
           .heads = recipe.heads,
           .dropout = recipe.dropout,
+          .input_dropout = recipe.input_dropout,
+          .norm = recipe.norm != "none",
           .quantized_aggregation = recipe.aggregation == "quantized",
           .quantize_norm = recipe.quantize_norm};
 }

@@ -1,8 +1,13 @@
 #include "lowtide/train/optimizer.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 
+#include "lowtide/base/error.h"
 #include "lowtide/base/whole_number.h"
+#include "lowtide/schedule/layer_rules.h"
 #include "lowtide/train/update.h"
 
 namespace lowtide {
@@ -16,13 +21,39 @@ void apply(const torch::Tensor& parameter, const torch::Tensor& change, double f
 
 bool halted_on_host(const torch::Tensor& halted) { return halted.device().is_cpu() && halted.item<bool>(); }
 
+// A layer's name, such as layer0, or that of its parameter, layer0.weight.
+bool names(const std::string& pattern, const std::string& parameter) {
+  return glob_matches(pattern, parameter) ||
+         glob_matches(pattern, std::string_view(parameter).substr(0, parameter.rfind('.')));
+}
+
+// The weight decay of a parameter: the recipe's, unless that is for other layers.
+double decay_of(const Recipe& recipe, const std::string& parameter) {
+  const auto& patterns = recipe.decay_layers;
+  const bool decays =
+      patterns.empty() || std::any_of(patterns.begin(), patterns.end(),
+                                      [&](const std::string& pattern) { return names(pattern, parameter); });
+  return decays ? recipe.weight_decay : 0;
+}
+
+void check_decay_layers(const Recipe& recipe, const torch::nn::Module& model) {
+  const auto parameters = model.named_parameters();
+  for (const std::string& pattern : recipe.decay_layers) {
+    if (std::any_of(parameters.begin(), parameters.end(),
+                    [&](const auto& item) { return names(pattern, item.key()); }))
+      continue;
+    throw UserError(fmt::format("decay-layers: '{}' matches no layer of {}; `lowtide cost` lists them",
+                                pattern, recipe.model));
+  }
+}
+
 class Sgd final : public Optimizer {
  public:
-  Sgd(const Recipe& recipe, torch::nn::Module& model)
-      : momentum_(recipe.momentum), decay_(recipe.weight_decay) {
+  Sgd(const Recipe& recipe, torch::nn::Module& model) : momentum_(recipe.momentum) {
     for (const auto& item : model.named_parameters()) {
       if (!item.value().requires_grad()) continue;
       parameters_.push_back(item.value());
+      decay_.push_back(decay_of(recipe, item.key()));
       velocity_.emplace_back(item.key() + ".momentum", torch::zeros_like(item.value()));
     }
   }
@@ -34,11 +65,11 @@ class Sgd final : public Optimizer {
       const torch::Tensor& parameter = parameters_[i];
       const torch::Tensor& velocity = velocity_[i].second;
       if (parameter.device().is_cpu()) {
-        cpu::update({rate, momentum_, decay_}, parameter, parameter.grad(), velocity);
+        cpu::update({rate, momentum_, decay_[i]}, parameter, parameter.grad(), velocity);
         continue;
       }
       velocity.mul_(momentum_).add_(parameter.grad());
-      if (decay_ != 0) velocity.add_(parameter, decay_);
+      if (decay_[i] != 0) velocity.add_(parameter, decay_[i]);
       apply(parameter, velocity, -rate, halted);
     }
   }
@@ -46,8 +77,9 @@ class Sgd final : public Optimizer {
   NamedTensors tensors() const override { return velocity_; }
 
  private:
-  double momentum_, decay_;
+  double momentum_;
   std::vector<torch::Tensor> parameters_;
+  std::vector<double> decay_;
   NamedTensors velocity_;
 };
 
@@ -57,13 +89,11 @@ class Sgd final : public Optimizer {
 class Adam final : public Optimizer {
  public:
   Adam(const Recipe& recipe, torch::nn::Module& model)
-      : beta1_(recipe.betas[0]),
-        beta2_(recipe.betas[1]),
-        decay_(recipe.weight_decay),
-        apart_(recipe.optimizer == "adamw") {
+      : beta1_(recipe.betas[0]), beta2_(recipe.betas[1]), apart_(recipe.optimizer == "adamw") {
     for (const auto& item : model.named_parameters()) {
       if (!item.value().requires_grad()) continue;
       parameters_.push_back(item.value());
+      decay_.push_back(decay_of(recipe, item.key()));
       first_.emplace_back(item.key() + ".first_moment", torch::zeros_like(item.value()));
       second_.emplace_back(item.key() + ".second_moment", torch::zeros_like(item.value()));
     }
@@ -79,15 +109,15 @@ class Adam final : public Optimizer {
       const torch::Tensor& parameter = parameters_[i];
       const torch::Tensor& first = first_[i].second;
       const torch::Tensor& second = second_[i].second;
-      const bool joins = decay_ != 0 && !apart_, shrinks = decay_ != 0 && apart_ && parameter.dim() > 1;
+      const double decay = apart_ ? 0 : decay_[i];
+      const double shrinkage = apart_ && parameter.dim() > 1 ? rate * decay_[i] : 0;
       if (parameter.device().is_cpu()) {
-        cpu::update({rate, beta1_, beta2_, kEpsilon, correction1, correction2, joins ? decay_ : 0,
-                     shrinks ? rate * decay_ : 0},
-                    parameter, parameter.grad(), first, second);
+        cpu::update({rate, beta1_, beta2_, kEpsilon, correction1, correction2, decay, shrinkage}, parameter,
+                    parameter.grad(), first, second);
         continue;
       }
-      const torch::Tensor gradient = joins ? parameter.grad().add(parameter, decay_) : parameter.grad();
-      if (shrinks) apply(parameter, parameter, -rate * decay_, halted);
+      const torch::Tensor gradient = decay != 0 ? parameter.grad().add(parameter, decay) : parameter.grad();
+      if (shrinkage != 0) apply(parameter, parameter, -shrinkage, halted);
       first.mul_(beta1_).add_(gradient, 1 - beta1_);
       second.mul_(beta2_).addcmul_(gradient, gradient, 1 - beta2_);
       const torch::Tensor deviation = (second / correction2).sqrt_().add_(kEpsilon);
@@ -108,10 +138,11 @@ class Adam final : public Optimizer {
  private:
   static constexpr double kEpsilon = 1e-8;
 
-  double beta1_, beta2_, decay_;
+  double beta1_, beta2_;
   bool apart_;
   std::int64_t steps_ = 0;
   std::vector<torch::Tensor> parameters_;
+  std::vector<double> decay_;
   NamedTensors first_, second_;
 };
 
@@ -130,6 +161,7 @@ torch::Tensor norm_of(const torch::Tensor& gradient) {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const Recipe& recipe, torch::nn::Module& model) {
+  check_decay_layers(recipe, model);
   if (recipe.optimizer != "sgd") return std::make_unique<Adam>(recipe, model);
   return std::make_unique<Sgd>(recipe, model);
 }

@@ -25,6 +25,7 @@ class Optimizer {
   virtual void restore(const Json&) {}
 };
 
+// UserError where the recipe's decay-layers name none of the model's.
 std::unique_ptr<Optimizer> make_optimizer(const Recipe& recipe, torch::nn::Module& model);
 
 // Scales gradients so that their joint norm is at most `limit` (0: any), and returns the norm before that:

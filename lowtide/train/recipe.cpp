@@ -27,12 +27,12 @@ namespace {
 constexpr std::string_view kRunningGroup = "Running (does not change what is computed)";
 
 // Keys that the first version of the run folder had not. A run without them is as their defaults say.
-constexpr std::array<std::string_view, 27> kAddedLater{
-    "max-size",    "train-set",  "test-set",      "length",     "vocabulary",   "lower-case",
-    "language",    "undirected", "node-features", "node-split", "fan-out",      "hidden",
-    "layers",      "heads",      "feed-forward",  "dropout",    "aggregation",  "quantize-norm",
-    "freeze-norm", "weights",    "plateau-every", "classes",    "skip-damaged", "tokens",
-    "min-count",   "columns",    "test-language"};
+constexpr std::array<std::string_view, 30> kAddedLater{
+    "max-size",    "train-set",  "test-set",      "length",        "vocabulary",   "lower-case",
+    "language",    "undirected", "node-features", "node-split",    "fan-out",      "hidden",
+    "layers",      "heads",      "feed-forward",  "dropout",       "aggregation",  "quantize-norm",
+    "freeze-norm", "weights",    "plateau-every", "classes",       "skip-damaged", "tokens",
+    "min-count",   "columns",    "test-language", "input-dropout", "norm",         "decay-layers"};
 
 // The one definition of every option: visit.group(name), then visit(key, member, help) for each.
 template <typename AnyRecipe, typename Visitor>
@@ -88,6 +88,8 @@ void visit_model_and_precision(AnyRecipe& r, Visitor& visit) {
   visit("feed-forward", r.feed_forward,
         "units between the two products of a transformer's layer; 0: four times --hidden");
   visit("dropout", r.dropout, "share of activations set to zero in training");
+  visit("input-dropout", r.input_dropout, "graphs: the same of the nodes' features");
+  visit("norm", r.norm, "graphs, between layers: tensor (all nodes and features together) or none");
   visit("aggregation", r.aggregation, "graphs: fp32 (FP-Agg) or quantized (Q-Agg)");
   visit("quantize-norm", r.quantize_norm, "graphs: quantise what the normalisation reads as well");
   visit("freeze-norm", r.freeze_norm,
@@ -121,6 +123,8 @@ void visit_training(AnyRecipe& r, Visitor& visit) {
   visit("lr", r.lr, "learning rate");
   visit("momentum", r.momentum, "of sgd");
   visit("weight-decay", r.weight_decay, "added to the gradient, times the weight");
+  visit("decay-layers", r.decay_layers,
+        "layers, or parameters, that decay, by name pattern: layer0 '*.weight'; none: all");
   visit("betas", r.betas, "of adam");
   visit("clip", r.clip, "largest norm of the gradient; 0: any");
   visit("lr-schedule", r.lr_schedule, "steps, cosine, linear, inverse-sqrt, plateau or constant");
@@ -313,6 +317,11 @@ void check_model(const Recipe& r) {
   expect_between(r.heads, "heads", 1, kMostUnits);
   expect_between(r.feed_forward, "feed-forward", 0, kMostUnits);
   expect(r.dropout >= 0 && r.dropout < 1, "dropout", fmt::to_string(r.dropout), "0 or more, below 1");
+  expect(r.input_dropout >= 0 && r.input_dropout < 1, "input-dropout", fmt::to_string(r.input_dropout),
+         "0 or more, below 1");
+  expect_one_of("norm", r.norm, {"tensor", "none"});
+  expect(r.norm != "none" || !r.quantize_norm, "quantize-norm", "true",
+         "false: with norm none there is nothing to quantise");
   for (const int drawn : r.fan_out) expect(drawn > 0, "fan-out", fmt::to_string(drawn), "1 or more each");
   expect_one_of("aggregation", r.aggregation, {"fp32", "quantized"});
   expect_one_of("node-features", r.node_features, {"as-is", "standardise", "normalise"});

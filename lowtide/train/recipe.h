@@ -51,6 +51,8 @@ struct Recipe {
   std::int64_t heads = 4;
   std::int64_t feed_forward = 0;
   double dropout = 0;
+  double input_dropout = 0;
+  std::string norm = "tensor";
   std::string aggregation = "fp32";
   bool quantize_norm = false;
   bool freeze_norm = true;
@@ -78,6 +80,7 @@ struct Recipe {
   double lr = 0.1;
   double momentum = 0.9;
   double weight_decay = 1e-4;
+  std::vector<std::string> decay_layers;
   std::vector<double> betas{0.9, 0.999};
   double clip = 0;
   std::string lr_schedule = "steps";

@@ -31,6 +31,22 @@ torch::Tensor dense_matrix(const Csr& edges) {
   return matrix;
 }
 
+// Rows of numbers, as sparse features.
+std::shared_ptr<const SparseFeatures> sparse_rows(const torch::Tensor& x) {
+  Csr pattern;
+  pattern.columns = x.size(1);
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < x.size(0); ++i) {
+    for (std::int64_t j = 0; j < x.size(1); ++j) {
+      if (x[i][j].item<float>() == 0) continue;
+      pattern.indices.push_back(static_cast<std::int32_t>(j));
+      values.push_back(x[i][j].item<float>());
+    }
+    pattern.offsets.push_back(pattern.entries());
+  }
+  return make_sparse_features(pattern, values, torch::kCPU);
+}
+
 class GraphLayers : public testing::Test {
  protected:
   template <typename Layer>
@@ -107,18 +123,7 @@ TEST_F(GraphLayers, SparseFeaturesAreDenseOnes) {
   torch::Tensor x = normal({kNodes, 40}, 4) * uniform({kNodes, 40}, 0, 1, 5).gt(0.8);
   x[3].zero_();
   x[4].copy_(uniform({40}, 0.5, 2, 6));
-  Csr pattern;
-  pattern.columns = 40;
-  std::vector<float> values;
-  for (std::int64_t i = 0; i < kNodes; ++i) {
-    for (std::int32_t j = 0; j < 40; ++j) {
-      if (x[i][j].item<float>() == 0) continue;
-      pattern.indices.push_back(j);
-      values.push_back(x[i][j].item<float>());
-    }
-    pattern.offsets.push_back(pattern.entries());
-  }
-  const NodeInput sparse{{}, make_sparse_features(pattern, values, torch::kCPU), {}};
+  const NodeInput sparse{{}, sparse_rows(x), {}};
   const auto gather = make_gather(some_edges(), torch::kCPU, {});
   for (const Bits bits : {Bits{0, 0}, Bits{4, 8}, Bits{8, 8}}) {
     for (const std::int64_t outputs : {6, 50}) {
@@ -152,6 +157,90 @@ TEST_F(GraphLayers, TensorNormIsALayerNormOverAllElements) {
   const torch::Tensor constant = torch::full({4, 5}, 1e6);
   EXPECT_TRUE(torch::isfinite(tensor_norm(constant)).all().item<bool>());
   expect_independent_of_threads([] { return tensor_norm(normal({3000, 100}, 2)); });
+}
+
+// Kipf & Welling 2017, eq. 9: Â ReLU(Â X W0 + b0) W1 + b1.
+TEST_F(GraphLayers, WithoutNormGcnIsThePublishedOne) {
+  const Csr edges = with_self_loops(undirected(some_edges()));
+  const auto model =
+      make_graph_network("gcn", {.features = 20, .classes = 4, .hidden = 8, .layers = 2, .norm = false});
+  initialise(*model, 1);
+  attach_layers(*model, execution_at({}), LayerRules());
+  const torch::Tensor x = normal({kNodes, 20}, 1), a = dense_matrix(edges);
+  const torch::Tensor degree = a.sum(1), normalised = a / torch::sqrt(degree.unsqueeze(1) * degree);
+  auto p = model->named_parameters();
+  {
+    const torch::NoGradGuard no_grad;
+    p["layer0.bias"].copy_(normal({8}, 2));
+    p["layer1.bias"].copy_(normal({4}, 3));
+  }
+  const torch::Tensor hidden =
+      torch::relu(normalised.matmul(x).matmul(p["layer0.weight"]) + p["layer0.bias"]);
+  const torch::Tensor expected = normalised.matmul(hidden).matmul(p["layer1.weight"]) + p["layer1.bias"];
+  const torch::Tensor y = model->forward({x, {}, {}}, {make_gather(edges, torch::kCPU, {})});
+  EXPECT_TRUE(close_to(y, expected, kTolerance));
+  const auto ours = gradients(y, model->parameters()), theirs = gradients(expected, model->parameters());
+  for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(close_to(ours[i], theirs[i], kTolerance)) << i;
+}
+
+// A network that shows what its only layer is given: a graph of loops and the identity for its weight.
+TEST_F(GraphLayers, InputDropoutIsOfTheFeatures) {
+  constexpr std::int64_t kFeatures = 40;
+  const torch::Tensor x = uniform({kNodes, kFeatures}, 0.5, 2, 1);
+  const auto loops = make_gather(with_self_loops(csr_from_edges(kNodes, {})), torch::kCPU, {});
+  for (const bool sparse : {false, true}) {
+    const auto model = make_graph_network(
+        "gcn", {.features = kFeatures, .classes = kFeatures - 1, .layers = 1, .input_dropout = 0.25});
+    const auto execution = execution_at({});
+    attach_layers(*model, execution, LayerRules());
+    {
+      const torch::NoGradGuard no_grad;
+      model->named_parameters()["layer0.weight"].copy_(torch::eye(kFeatures, kFeatures - 1));
+    }
+    const torch::Tensor shown = x.narrow(1, 0, kFeatures - 1);
+    const NodeInput input = sparse ? NodeInput{{}, sparse_rows(x), {}} : NodeInput{x, {}, {}};
+    const torch::Tensor y = model->forward(input, {loops});
+    const torch::Tensor dropped = y == 0;
+    // 1,170 draws: five deviations are 5 · sqrt(0.25 · 0.75 / 1170) = 0.063.
+    EXPECT_NEAR(dropped.to(torch::kFloat).mean().item<double>(), 0.25, 0.064) << sparse;
+    EXPECT_TRUE(close_to(y, torch::where(dropped, torch::zeros_like(shown), shown / 0.75), 1e-6)) << sparse;
+    execution->step = 1;
+    EXPECT_FALSE(y.equal(model->forward(input, {loops}))) << "another step drops others";
+    model->eval();
+    EXPECT_TRUE(close_to(model->forward(input, {loops}), shown, 1e-6)) << sparse;
+  }
+}
+
+TEST_F(GraphLayers, NodesOfABlockLoseTheSameFeaturesAsTheirNeighboursSee) {
+  constexpr std::int64_t kOwn = 10, kFeatures = 6;
+  const torch::Tensor x = uniform({kNodes, kFeatures}, 0.5, 2, 1);
+  Csr itself;  // each of the first nodes gathers from itself alone
+  itself.columns = kNodes;
+  for (std::int32_t i = 0; i < kOwn; ++i) {
+    itself.indices.push_back(i);
+    itself.offsets.push_back(i + 1);
+  }
+  const auto model =
+      make_graph_network("sage", {.features = kFeatures, .classes = 5, .layers = 1, .input_dropout = 0.5});
+  attach_layers(*model, execution_at({}), LayerRules());
+  const torch::NoGradGuard no_grad;
+  model->named_parameters()["layer0.self_weight"].copy_(torch::eye(5, kFeatures));
+  model->named_parameters()["layer0.neighbour_weight"].copy_(-torch::eye(5, kFeatures));
+  const NodeInput input{{}, sparse_rows(x), sparse_rows(x.narrow(0, 0, kOwn))};
+  const torch::Tensor y = model->forward(input, {make_gather(itself, torch::kCPU, {.gradients = false})});
+  EXPECT_EQ(y.abs().max().item<float>(), 0);
+}
+
+TEST_F(GraphLayers, OtherValuesHaveOtherRanges) {
+  torch::Tensor x = uniform({kNodes, 7}, -2, 2, 1) * uniform({kNodes, 7}, 0, 1, 2).gt(0.5);
+  x[0].zero_();
+  x[1].copy_(uniform({7}, 0.5, 2, 3));  // no zero
+  x[2].copy_(uniform({7}, -2, -0.5, 4));
+  const auto features = sparse_rows(x);
+  const torch::Tensor values = features->rows.weights * 3;
+  const auto changed = with_values(*features, values), expected = sparse_rows(x * 3);
+  EXPECT_TRUE(same(changed->min, expected->min));
+  EXPECT_TRUE(same(changed->range, expected->range));
 }
 
 TEST_F(GraphLayers, EveryNetworkAtEveryPrecisionHasFiniteGradients) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/io/scratch.h"
 #include "tests/testing.h"
 
 namespace lowtide {
@@ -94,6 +95,61 @@ TEST(AdamW, IsThatOfLibtorchAndLeavesBiasesToAdam) {
   }
   EXPECT_TRUE(close_to(ours.a, theirs.a, 1e-6));
   EXPECT_TRUE(close_to(ours.b, theirs.b, 1e-6));
+}
+
+struct TwoLayers : torch::nn::Module {
+  TwoLayers() {
+    first = register_module("first", std::make_shared<TwoParameters>());
+    second = register_module("second", std::make_shared<TwoParameters>());
+  }
+  std::shared_ptr<TwoParameters> first, second;
+};
+
+// A parameter is changed as with decay where the pattern matches, else as without.
+TEST(DecayLayers, AreThoseThatDecay) {
+  struct Case {
+    std::vector<std::string> patterns;
+    std::vector<std::string> decays;
+  };
+  const std::vector<Case> cases{{{}, {"first.a", "first.b", "second.a", "second.b"}},
+                                {{"first"}, {"first.a", "first.b"}},
+                                {{"sec*"}, {"second.a", "second.b"}},
+                                {{"*.a"}, {"first.a", "second.a"}},
+                                {{"first.b", "second.?"}, {"first.b", "second.a", "second.b"}}};
+  for (const char* name : {"sgd", "adam", "adamw"}) {
+    for (const auto& [patterns, decays] : cases) {
+      const auto after_steps = [&](double decay, const std::vector<std::string>& layers) {
+        Recipe recipe;
+        recipe.optimizer = name;
+        recipe.weight_decay = decay;
+        recipe.decay_layers = layers;
+        auto model = std::make_unique<TwoLayers>();
+        const auto optimizer = make_optimizer(recipe, *model);
+        for (int step = 0; step < 3; ++step) {
+          model->first->set_gradients(step);
+          model->second->set_gradients(step);
+          optimizer->step(0.1, flag(false));
+        }
+        return model;
+      };
+      const auto with = after_steps(0.05, {}), without = after_steps(0, {}),
+                 some = after_steps(0.05, patterns);
+      for (const auto& item : some->named_parameters()) {
+        const bool decayed = std::find(decays.begin(), decays.end(), item.key()) != decays.end();
+        const auto& expected = decayed ? *with : *without;
+        EXPECT_TRUE(same(item.value(), expected.named_parameters()[item.key()])) << name << " " << item.key();
+      }
+      EXPECT_FALSE(with->first->a.equal(without->first->a)) << name;
+    }
+  }
+}
+
+TEST(DecayLayers, OneThatMatchesNothingIsNamed) {
+  TwoLayers model;
+  Recipe recipe;
+  recipe.decay_layers = {"first", "third"};
+  EXPECT_TRUE(
+      contains(user_error([&] { make_optimizer(recipe, model); }), "decay-layers: 'third'", "lowtide cost"));
 }
 
 // Long enough for several threads.

@@ -39,7 +39,9 @@ TEST(RecipeJson, GivesTheSameRecipeBack) {
 
 TEST(RecipeJson, KeysThatCameLaterTakeTheirDefaults) {
   Json json = to_json(Recipe());
-  for (const char* key : {"hidden", "dropout", "plateau-every", "weights", "fan-out"}) json.erase(key);
+  for (const char* key :
+       {"hidden", "dropout", "plateau-every", "weights", "fan-out", "input-dropout", "norm", "decay-layers"})
+    json.erase(key);
   EXPECT_EQ(to_json(recipe_from_json(json, "here")), to_json(Recipe()));
 }
 
@@ -161,6 +163,14 @@ const std::vector<Impossible> kImpossible{
     {"CNan", [](Recipe& r) { r.c = kNan; }, {"c is nan", "finite"}},
     {"NotUtf8", [](Recipe& r) { r.data_dir = "/a\xff"; }, {"data-dir", "UTF-8"}},
     {"SwaStart", [](Recipe& r) { r.swa_start = 2; }, {"swa-start is 2"}},
+    {"InputDropout", [](Recipe& r) { r.input_dropout = 1; }, {"input-dropout is 1", "below 1"}},
+    {"Norm", [](Recipe& r) { r.norm = "batch"; }, {"norm is 'batch'", "tensor, none"}},
+    {"NormThatIsNotThere",
+     [](Recipe& r) {
+       r.norm = "none";
+       r.quantize_norm = true;
+     },
+     {"quantize-norm is true", "norm none"}},
     {"SwaEvery", [](Recipe& r) { r.swa_every = 0; }, {"swa-every is 0"}},
     {"Optimizer", [](Recipe& r) { r.optimizer = "lion"; }, {"optimizer is 'lion'", "sgd, adam"}},
     {"LrSchedule", [](Recipe& r) { r.lr_schedule = "poly"; }, {"lr-schedule is 'poly'", "cosine"}},

@@ -50,6 +50,8 @@ Recipe unusual_recipe() {
   r.heads = 8;
   r.feed_forward = 1000;
   r.dropout = 0.5;
+  r.input_dropout = 0.25;
+  r.norm = "none";
   r.aggregation = "quantized";
   r.quantize_norm = true;
   r.freeze_norm = false;
@@ -77,6 +79,7 @@ Recipe unusual_recipe() {
   r.lr = 1e-5;
   r.momentum = 0;
   r.weight_decay = 0;
+  r.decay_layers = {"layer0", "*.weight"};
   r.betas = {0.8, 0.99};
   r.clip = 0.25;
   r.lr_schedule = "cosine";
