@@ -15,8 +15,8 @@ std::filesystem::path last_weights(const RunPaths& run) {
 }
 
 std::filesystem::path best_weights(const RunPaths& run) {
-  std::filesystem::path path = run.checkpoints() / "best.safetensors";
-  if (!std::filesystem::exists(path))
+  std::filesystem::path path = run.best();
+  if (!file_exists(path))
     throw UserError(
         fmt::format("{}: the run kept no best weights; evaluate without --best", run.folder.string()));
   return path;

@@ -12,7 +12,6 @@
 #include <string_view>
 
 #include "lowtide/base/cpus.h"
-
 #include "lowtide/base/error.h"
 
 namespace lowtide {

@@ -88,7 +88,7 @@ int run_study(const std::string& kind, int argc, char** argv) {
   if (const auto code = read_arguments(arguments, kind, argc, argv)) return *code;
   Study& study = arguments.study;
   study.recipe.steps = steps_of(study.recipe);
-  if (!arguments.names_seeds && std::filesystem::exists(study_file(arguments.out)))
+  if (!arguments.names_seeds && file_exists(study_file(arguments.out)))
     study.seeds = read_study(arguments.out).seeds;
   complete(study);
   const StudyFolder folder(arguments.out, study);

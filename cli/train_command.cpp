@@ -56,11 +56,14 @@ std::optional<int> read_arguments(TrainArguments& arguments, int argc, char** ar
   return std::nullopt;
 }
 
+bool is_length(const std::string& key) { return key == "steps" || key == "epochs"; }
+
 // A resumed run goes on with its own recipe. What the command line says must not contradict it, except for
-// how it runs.
+// how it runs, and how long: whether that can be is seen when its checkpoint is read.
 void check_same(const RunPaths& paths, const Recipe& stored, const Recipe& asked) {
   const Json was = essence(stored), is = essence(asked);
   for (const std::string& key : differences(stored, asked)) {
+    if (is_length(key)) continue;
     throw UserError(
         fmt::format("{}: {} is {} in the run, but {} was asked for; resume without it, or start anew with "
                     "another --out",
@@ -73,8 +76,16 @@ void print_result(const Json& result, const std::filesystem::path& folder) {
   const auto text = [&](const Json& value) {
     return value.is_null() ? std::string("-") : metric_text(metric, value.get<double>());
   };
-  fmt::print("\n{} {} test, {} held out, at {}\n", result.at("metric").get<std::string>(),
-             text(result.at("test")), text(result.at("valid")), bits_name(result.at("eval_bits").get<int>()));
+  const auto print_metric = [&](const std::string& which, const Json& of) {
+    fmt::print("{}{} {} test, {} held out, at {}\n", which, metric.name, text(of.at("test")),
+               text(of.at("valid")), bits_name(result.at("eval_bits").get<int>()));
+  };
+  fmt::print("\n");
+  const Json best = result.value("best", Json());
+  print_metric(best.is_null() ? "" : fmt::format("last, step {}: ", result.at("steps").get<std::int64_t>()),
+               result);
+  if (!best.is_null())
+    print_metric(fmt::format("best, step {}: ", best.at("step").get<std::int64_t>()), best);
   const RunCost cost = cost_of_result(result);
   for (const CostCount count : {CostCount::kActual, CostCount::kPaper}) {
     fmt::print("cost {:.4f} of fp32, {:.1f} GBitOps: {}, {}\n", cost.relative(count), cost.gbitops(count),
@@ -102,6 +113,7 @@ int train_command(int argc, char** argv) {
   // A start that failed binds nobody: what is given now counts, and its recipe only where none is given.
   const bool has_recipe = !arguments.recipe_file.empty() || !arguments.recipe.data_dir.empty();
   const bool begun = arguments.resume && has_begun(paths);
+  bool same_length = true;
   if (arguments.resume && file_exists(paths.run()) && (begun || !has_recipe)) {
     // Read once more, now on top of the run's own recipe: so every flag and key that was given is looked at.
     const Recipe stored = read_run_recipe(paths);
@@ -110,12 +122,13 @@ int train_command(int argc, char** argv) {
     if (arguments.recipe.engine == "auto")
       arguments.recipe.engine = stored.engine;  // chosen when the run began
     if (begun) check_same(paths, stored, arguments.recipe);
+    same_length = stored.steps == arguments.recipe.steps && stored.epochs == arguments.recipe.epochs;
   } else if (arguments.resume && !has_recipe) {
     throw UserError(fmt::format("{} holds no run to resume", paths.folder.string()));
   }
   if (arguments.print_config) return fmt::print("{}", to_toml(arguments.recipe)), 0;
   check(arguments.recipe);
-  if (arguments.resume && file_exists(paths.result())) {
+  if (arguments.resume && same_length && file_exists(paths.result())) {
     fmt::print("{} is finished already\n", paths.folder.string());
     return print_stored_result(paths), 0;
   }

@@ -78,6 +78,8 @@ void add_part(Json& about, const std::string& key, Read read) {
 }
 
 Json total_steps_of(const Json& run, const Json& result) {
+  // Of a run that stopped early those that its schedule was laid over.
+  if (result.is_object() && result.contains("planned_steps")) return result.at("planned_steps");
   if (result.is_object() && result.contains("steps")) return result.at("steps");
   const std::int64_t asked = run.at("recipe").value("steps", std::int64_t{0});
   return asked > 0 ? Json(asked) : Json();

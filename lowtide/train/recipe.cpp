@@ -27,12 +27,13 @@ namespace {
 constexpr std::string_view kRunningGroup = "Running (does not change what is computed)";
 
 // Keys that the first version of the run folder had not. A run without them is as their defaults say.
-constexpr std::array<std::string_view, 30> kAddedLater{
+constexpr std::array<std::string_view, 32> kAddedLater{
     "max-size",    "train-set",  "test-set",      "length",        "vocabulary",   "lower-case",
     "language",    "undirected", "node-features", "node-split",    "fan-out",      "hidden",
     "layers",      "heads",      "feed-forward",  "dropout",       "aggregation",  "quantize-norm",
     "freeze-norm", "weights",    "plateau-every", "classes",       "skip-damaged", "tokens",
-    "min-count",   "columns",    "test-language", "input-dropout", "norm",         "decay-layers"};
+    "min-count",   "columns",    "test-language", "input-dropout", "norm",         "decay-layers",
+    "keep-best",   "patience"};
 
 // The one definition of every option: visit.group(name), then visit(key, member, help) for each.
 template <typename AnyRecipe, typename Visitor>
@@ -140,6 +141,10 @@ void visit_training(AnyRecipe& r, Visitor& visit) {
   visit("warmup", r.warmup, "steps in which the rate rises from 0");
   visit("swa-start", r.swa_start, "average the weights from this fraction of the run on; 1: never");
   visit("swa-every", r.swa_every, "steps between two weights that are averaged");
+  visit("keep-best", r.keep_best,
+        "keep the weights of the best evaluation of the held-out items too: checkpoints/best.safetensors");
+  visit("patience", r.patience,
+        "stop after so many evaluations in a row without a better one, and keep the best; 0: never");
   visit("seed", r.seed, "of weights, order, augmentation and rounding");
 }
 
@@ -301,6 +306,9 @@ void check_training(const Recipe& r) {
   expect(r.swa_every > 0, "swa-every", fmt::to_string(r.swa_every), "1 or more");
   expect(r.seed <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()), "seed",
          fmt::to_string(r.seed), "at most 2^63 - 1, the largest whole number of a recipe file");
+  expect(r.patience >= 0, "patience", fmt::to_string(r.patience), "0 or more");
+  expect(!chooses_best(r) || r.eval_every > 0, "eval-every", "0",
+         "1 or more: keep-best and patience choose among the evaluations");
   expect(r.plateau_every >= 0, "plateau-every", fmt::to_string(r.plateau_every), "0 or more");
   expect(r.lr_schedule != "inverse-sqrt" || r.warmup > 0, "warmup", "0",
          "1 or more: inverse-sqrt falls from the end of the warm-up on");
@@ -386,6 +394,8 @@ TaskKind task_of(const Recipe& recipe) {
   throw UserError(fmt::format("data is '{}'; expected one of {}", recipe.data, fmt::join(names, ", ")));
 }
 
+bool chooses_best(const Recipe& recipe) { return recipe.keep_best || recipe.patience > 0; }
+
 void define_recipe(CLI::App& app, Recipe& recipe) {
   app.config_formatter(std::make_shared<RecipeFile>(app));
   DefineOptions define{app};
@@ -452,6 +462,8 @@ Json to_json(const Recipe& recipe) {
 Json essence(const Recipe& recipe) {
   WriteJson write;
   visit_essence(recipe, write);
+  if (chooses_best(recipe))
+    write.json["eval-every"] = recipe.eval_every;  // among other evaluations is another best
   return write.json;
 }
 
@@ -478,7 +490,7 @@ std::vector<std::string> differences(const Recipe& a, const Recipe& b) {
   const Json left = essence(a), right = essence(b);
   std::vector<std::string> keys;
   for (const auto& [key, value] : left.items()) {
-    if (value != right.at(key)) keys.push_back(key);
+    if (right.contains(key) && value != right.at(key)) keys.push_back(key);
   }
   return keys;
 }

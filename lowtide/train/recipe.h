@@ -92,9 +92,11 @@ struct Recipe {
   std::int64_t warmup = 0;
   double swa_start = 1;
   std::int64_t swa_every = 100;
+  bool keep_best = false;
+  std::int64_t patience = 0;
   std::uint64_t seed = 1;
 
-  // how it runs: none of these changes a result
+  // how it runs: none of these changes a result, but eval_every where a run chooses by its evaluations
   std::string device = "cpu";
   int threads = 0;
   int loader_threads = 0;
@@ -109,6 +111,9 @@ enum class TaskKind { kImages, kLanguage, kNodes, kDetection, kEntailment };
 
 // UserError for a format that is unknown.
 TaskKind task_of(const Recipe& recipe);
+
+// Whether a run looks for its best evaluation: to keep those weights, or to stop where none is better.
+bool chooses_best(const Recipe& recipe);
 
 // Adds every option to the app, in groups; --help shows the values the recipe holds now as the defaults.
 void define_recipe(CLI::App& app, Recipe& recipe);

@@ -121,6 +121,15 @@ RunFolder RunFolder::resume(const fs::path& folder, std::int64_t step) {
   return result;
 }
 
+void RunFolder::change_length(const Recipe& recipe) {
+  // In this order: a run without a result is one that is not finished, whatever its length.
+  for (const fs::path& end : {paths_.result(), paths_.averaged()}) remove_file(end);
+  Json run = read_run_file(paths_.run());
+  run["recipe"]["steps"] = recipe.steps;
+  run["recipe"]["epochs"] = recipe.epochs;
+  write_atomically(paths_.run(), run.dump(2) + "\n");
+}
+
 void RunFolder::log(const Json& line) {
   metrics_->append(line);
   const std::int64_t step = line.at("step");

@@ -27,6 +27,7 @@ struct RunPaths {
   std::filesystem::path checkpoints() const { return folder / "checkpoints"; }
   std::filesystem::path checkpoint(std::int64_t step) const;
   std::filesystem::path averaged() const { return checkpoints() / "averaged.safetensors"; }
+  std::filesystem::path best() const { return checkpoints() / "best.safetensors"; }
 };
 
 // Makes a folder and those above it, where they are missing; UserError where that fails.
@@ -58,6 +59,9 @@ class RunFolder {
   static RunFolder resume(const std::filesystem::path& folder, std::int64_t step);
 
   const RunPaths& paths() const { return paths_; }
+
+  // The run gets the recipe's number of steps: what told its end is removed, run.json says the new length.
+  void change_length(const Recipe& recipe);
 
   // One object a line; numbers also go to TensorBoard as PREFIX/KEY, where `split` gives the prefix.
   void log(const Json& line);

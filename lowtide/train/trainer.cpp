@@ -39,22 +39,7 @@ Json run_json(const Recipe& recipe, const ScheduleSpec& spec, const std::string&
           {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))}};
 }
 
-// Where averaging starts, in steps done; beyond the end: never.
-std::int64_t first_averaged_step(const Recipe& recipe, std::int64_t total) {
-  return recipe.swa_start >= 1 ? total : std::llround(recipe.swa_start * static_cast<double>(total));
-}
-
 }  // namespace
-
-std::int64_t total_steps(const Recipe& recipe, double steps_an_epoch) {
-  if (recipe.steps > 0) return recipe.steps;
-  const double steps = recipe.epochs * steps_an_epoch;
-  if (!(steps <= kMostSteps)) {
-    throw UserError(
-        fmt::format("epochs is {}, {} steps; expected at most {}", recipe.epochs, steps, kMostSteps));
-  }
-  return std::max<std::int64_t>(1, std::llround(steps));
-}
 
 Bits evaluation_bits(const Recipe& recipe) {
   if (recipe.eval_bits >= 0) return {recipe.eval_bits, recipe.eval_bits};
@@ -86,9 +71,17 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
       average_(task_->model(), first_averaged_step(recipe, total_), recipe.swa_every),
       eval_bits_(evaluation_bits(recipe)),
       metric_(find_metric(task_->metric_name())),
-      progress_(total_, metric_, task_->item_name()) {
+      progress_(total_, metric_, task_->item_name()),
+      planned_(total_) {
   task_->complete(recipe_);
   check(recipe_);  // what the data gave it too
+  if (chooses_best(recipe)) {
+    if (!task_->has(Split::kValid))
+      throw UserError(
+          "keep-best and patience choose by items that are held out, and none are; set --validation "
+          "(nodes of a graph: --node-split)");
+    best_.emplace(metric_, recipe.patience);
+  }
   if (rate_.listens() && !task_->has(Split::kValid)) {
     throw UserError("lr-schedule is 'plateau', but no items are held out to judge by; set --validation");
   }
@@ -108,19 +101,24 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
   progress_.note(task_->describe());
   started_ = last_log_ = Clock::now();
   task_->model().train();
-  while (step_ < total_) {
+  if (planned_ != total_) go_on_from_former_length();
+  while (!is_finished()) {
     train_one_step();
-    const bool last = step_ == total_;
     const int signal = StopSignals::received();
-    if (due(recipe_.log_every) || last || bits_will_change()) log_metrics();
-    if (!last) evaluate_if_due();
-    if (due(recipe_.checkpoint_every) || last || signal != 0) save_checkpoint();
-    if (signal != 0 && !last) {
+    if (due(recipe_.log_every) || step_ == total_ || bits_will_change()) log_metrics();
+    if (step_ < total_ || best_) evaluate_if_due();
+    if (stopped_early() && sums_.steps > 0) log_metrics();
+    if (due(recipe_.checkpoint_every) || is_finished() || is_best() || signal != 0) save_checkpoint();
+    if (signal != 0 && !is_finished()) {
       progress_.note(fmt::format("stopped at step {}; continue with: lowtide train --resume {}", step_,
                                  folder.string()));
       return {signal, step_, {}};
     }
   }
+  if (step_ < total_)
+    progress_.note(
+        fmt::format("stopped early at step {}: none of the last {} evaluations was better than step {}'s",
+                    step_, best_->since(), best_->step()));
   return {0, step_, finish()};
 }
 
@@ -133,12 +131,24 @@ void Trainer::open_folder(const std::filesystem::path& folder, bool resume) {
     return;
   }
   const std::vector<std::int64_t> steps = checkpoint_steps(paths);
+  if (steps.empty() && file_exists(paths.result()))
+    throw UserError(fmt::format("{} is finished and has no checkpoint left to go on from", folder.string()));
   if (!steps.empty()) restore_checkpoint(paths.checkpoint(steps.back()));
+  const Recipe stored = read_run_recipe(paths);
   run_folder_ = RunFolder::resume(folder, step_);
+  if (stored.steps != recipe_.steps || stored.epochs != recipe_.epochs) run_folder_->change_length(recipe_);
+  if (is_best()) save_best();  // the process may have been killed between the two
   for (const Json& line : read_jsonl(paths.metrics()).lines) {
     if (const auto seconds = line.find("seconds"); seconds != line.end() && seconds->is_number())
       seconds_before_ = *seconds;
   }
+}
+
+// The checkpoint was saved by a run of fewer steps, perhaps after its last, which is not evaluated as others are.
+void Trainer::go_on_from_former_length() {
+  progress_.note(fmt::format("goes on from {} to {} steps", planned_, total_));
+  if (step_ == planned_ && !best_) evaluate_if_due();
+  save_checkpoint();
 }
 
 void Trainer::train_one_step() {
@@ -214,14 +224,15 @@ void Trainer::log_metrics() {
 }
 
 void Trainer::evaluate_if_due() {
-  const bool logs = due(recipe_.eval_every) && task_->has(Split::kValid);
+  const bool logs = (due(recipe_.eval_every) && task_->has(Split::kValid)) || (best_ && step_ == total_);
   if (logs || plateau_is_due()) {
-    const Evaluation held_out = evaluate_and_log(Split::kValid);
+    const Evaluation held_out = evaluate_and_log(Split::kValid, /*is_final=*/false);
     if (plateau_is_due()) rate_.observe(held_out.loss);
+    if (best_ && logs) best_->observe(step_, held_out.metric);
   }
 }
 
-Evaluation Trainer::evaluate_and_log(Split split) {
+Evaluation Trainer::evaluate_and_log(Split split, bool is_final) {
   const Clock::time_point before = Clock::now();
   Evaluation evaluation = task_->evaluate(split, eval_bits_);
   const std::string name = split == Split::kTest ? "test" : "valid";
@@ -235,7 +246,7 @@ Evaluation Trainer::evaluate_and_log(Split split) {
             {"bits", eval_bits_.forward},
             {"seconds", seconds()}};
   line.update(evaluation.also);
-  if (step_ == total_) line["final"] = true;
+  if (is_final) line["final"] = true;
   run_folder_->log(line);
   last_log_ += Clock::now() - before;  // the images a second are those of training
   return evaluation;
@@ -255,40 +266,51 @@ NamedTensors Trainer::checkpoint_tensors() const {
 
 // No times, no machine, nothing of how it was run: two runs of one recipe have the same bytes here.
 Json Trainer::checkpoint_state() const {
-  return {{"format", kCheckpointFormat},
-          {"step", step_},
-          {"total_steps", total_},
-          {"recipe", essence(recipe_)},
-          {"schedule", schedule_->state()},
-          {"task", task_->state()},
-          {"rate", rate_.state()},
-          {"optimizer", optimizer_->state()},
-          {"average", average_.state()},
-          {"ledger", ledger_.state()},
-          {"since_log",
-           {{"loss", number(sums_.loss)},
-            {"correct", number(sums_.correct)},
-            {"steps", sums_.steps},
-            {"items", sums_.items},
-            {"judged", sums_.judged}}}};
+  Json state{{"format", kCheckpointFormat},
+             {"step", step_},
+             {"total_steps", total_},
+             {"recipe", essence(recipe_)},
+             {"schedule", schedule_->state()},
+             {"task", task_->state()},
+             {"rate", rate_.state()},
+             {"optimizer", optimizer_->state()},
+             {"average", average_.state()},
+             {"ledger", ledger_.state()},
+             {"since_log",
+              {{"loss", number(sums_.loss)},
+               {"correct", number(sums_.correct)},
+               {"steps", sums_.steps},
+               {"items", sums_.items},
+               {"judged", sums_.judged}}}};
+  if (best_) state["best"] = best_->state();
+  return state;
 }
 
 void Trainer::save_checkpoint() {
   stop_if_not_finite();
   write_checkpoint(run_folder_->paths().checkpoint(step_), checkpoint_tensors(), checkpoint_state());
+  if (is_best()) save_best();
   run_folder_->keep_last_checkpoints(recipe_.keep_checkpoints);
 }
 
-// The checkpoint of another recipe would be trained on with this one's learning rate, data or schedule.
-void Trainer::check_recipe(const Json& state) const {
+void Trainer::save_best() {
+  write_checkpoint(run_folder_->paths().best(), model_tensors(task_->model()), checkpoint_state());
+}
+
+// The checkpoint of another recipe would be trained on with this one's learning rate, data or schedule. Its length alone
+// may be another: whether the run can go on is asked later.
+void Trainer::check_recipe(const Json& state) {
   const Recipe stored = recipe_from_json(state.at("recipe"), "its state");
   const Json was = essence(stored), is = essence(recipe_);
   for (const std::string& key : differences(stored, recipe_)) {
+    if (key == "steps" || key == "epochs") continue;
     throw UserError(
         fmt::format("it was written with {} {}, and run.json has {}; mend run.json, or start anew", key,
                     was.at(key).dump(), is.at(key).dump()));
   }
-  whole_number(state, "total_steps", total_, total_, "its state");
+  const bool same_length = stored.steps == recipe_.steps && stored.epochs == recipe_.epochs;
+  planned_ = whole_number(state, "total_steps", same_length ? total_ : 1, same_length ? total_ : kMostCounted,
+                          "its state");
 }
 
 void Trainer::restore_state(const Json& state) {
@@ -299,6 +321,7 @@ void Trainer::restore_state(const Json& state) {
   optimizer_->restore(state.at("optimizer"));
   average_.restore(state.at("average"));
   ledger_.restore(state.at("ledger"));
+  if (best_) best_->restore(state.at("best"));
   const Json& since_log = state.at("since_log");
   sums_.loss.fill_(since_log.at("loss").get<double>());
   sums_.correct.fill_(since_log.at("correct").get<double>());
@@ -318,6 +341,13 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path) {
     throw UserError(
         fmt::format("{}: its state is not one of this program ({})", path.string(), error.what()));
   }
+  if (planned_ != total_) {
+    check_goes_on(recipe_, planned_, total_, step_);
+    if (stopped_early())
+      throw UserError(fmt::format(
+          "the run stopped early, at step {} of {}: with more steps it would have stopped there too", step_,
+          planned_));
+  }
   read_checkpoint_tensors(path, checkpoint_tensors());
 }
 
@@ -332,8 +362,8 @@ Json Trainer::finish() {
   progress_.finish();
   if (average_.count() > 0) use_averaged_weights();
   Json valid;
-  if (task_->has(Split::kValid)) valid = evaluate_and_log(Split::kValid).metric;
-  const Evaluation test = evaluate_and_log(Split::kTest);
+  if (task_->has(Split::kValid)) valid = evaluate_and_log(Split::kValid, /*is_final=*/true).metric;
+  const Evaluation test = evaluate_and_log(Split::kTest, /*is_final=*/true);
   Json result{
       {"metric", task_->metric_name()},
       {"valid", valid},
@@ -350,8 +380,32 @@ Json Trainer::finish() {
       {"steps", step_}};
   for (const auto& [name, value] : test.also.items()) result["test_" + name] = value;
   if (const Json skipped = task_->skipped(); !skipped.empty()) result["skipped"] = skipped;
+  if (recipe_.patience > 0) {
+    result["stopped_early"] = step_ < total_;
+    result["planned_steps"] = total_;
+  }
+  if (best_) result["best"] = best_result();
   run_folder_->write_result(result);
   return result;
+}
+
+// The weights become those of the best evaluation. Without them (someone removed or replaced the file) their test is not
+// known.
+Json Trainer::best_result() {
+  if (best_->step() == 0) return nullptr;
+  Json best{{"step", best_->step()}, {"valid", best_->value()}, {"test", nullptr}, {"test_loss", nullptr}};
+  const std::filesystem::path path = run_folder_->paths().best();
+  if (!file_exists(path) || read_checkpoint_state(path).value("step", Json()) != best_->step()) {
+    progress_.note(fmt::format("{} is not of step {}, which was the best: its test is not known",
+                               path.string(), best_->step()));
+    return best;
+  }
+  read_checkpoint_tensors(path, model_tensors(task_->model()));
+  const Evaluation test = task_->evaluate(Split::kTest, eval_bits_);
+  best["test"] = test.metric;
+  best["test_loss"] = test.loss;
+  for (const auto& [name, value] : test.also.items()) best["test_" + name] = value;
+  return best;
 }
 
 }  // namespace lowtide

@@ -7,12 +7,14 @@
 #include "lowtide/cost/ledger.h"
 #include "lowtide/schedule/schedule.h"
 #include "lowtide/tasks/task.h"
+#include "lowtide/train/best_evaluation.h"
 #include "lowtide/train/learning_rate.h"
 #include "lowtide/train/metric.h"
 #include "lowtide/train/optimizer.h"
 #include "lowtide/train/progress.h"
 #include "lowtide/train/recipe.h"
 #include "lowtide/train/run_folder.h"
+#include "lowtide/train/run_length.h"
 #include "lowtide/train/weight_average.h"
 
 namespace lowtide {
@@ -22,9 +24,6 @@ struct TrainingEnd {
   std::int64_t step = 0;
   Json result;
 };
-
-// The steps a recipe asks for.
-std::int64_t total_steps(const Recipe& recipe, double steps_an_epoch);
 
 // The bits at which a recipe's model is evaluated.
 Bits evaluation_bits(const Recipe& recipe);
@@ -37,7 +36,8 @@ class Trainer {
   // `program` says which program writes the run, for run.json.
   Trainer(const Recipe& recipe, const std::string& program);
 
-  // Trains in `folder` to the end, or until a signal asks to stop; with `resume` from its last checkpoint.
+  // Trains in `folder` to the end, or until a signal asks to stop; with `resume` from its last checkpoint, whose run may
+  // have had fewer steps to make if these are the first of this one.
   TrainingEnd run(const std::filesystem::path& folder, bool resume);
 
  private:
@@ -52,20 +52,26 @@ class Trainer {
   void stop_if_not_finite();
   void log_metrics();
   void evaluate_if_due();
-  Evaluation evaluate_and_log(Split split);
+  Evaluation evaluate_and_log(Split split, bool is_final);
   void save_checkpoint();
-  void check_recipe(const Json& state) const;
+  void save_best();
+  void check_recipe(const Json& state);
   void restore_state(const Json& state);
   void restore_checkpoint(const std::filesystem::path& path);
+  void go_on_from_former_length();
   Json checkpoint_state() const;
   NamedTensors checkpoint_tensors() const;
   Json finish();
+  Json best_result();
   void use_averaged_weights();
   bool due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
   // A closed loop's bits are known from the lines alone: so a line ends where they do.
   bool bits_will_change() const {
     return schedule_->is_stateful() && schedule_->at(step_) != schedule_->at(step_ - 1);
   }
+  bool stopped_early() const { return best_ && best_->out_of_patience(); }
+  bool is_finished() const { return step_ == total_ || stopped_early(); }
+  bool is_best() const { return best_ && step_ > 0 && best_->step() == step_; }
   bool plateau_is_due() const { return rate_.listens() && due(plateau_every_); }
   double seconds() const;
 
@@ -82,9 +88,11 @@ class Trainer {
   Ledger ledger_;
   Bits eval_bits_;
   const Metric& metric_;
+  std::optional<BestEvaluation> best_;  // where the recipe asks for it
   Progress progress_;
 
   std::int64_t step_ = 0;  // steps done
+  std::int64_t planned_;   // steps of the run, when the checkpoint was saved that this one began from
   Sums sums_;
   torch::Tensor
       halted_;  // one bool on the device: a loss or gradient was not finite, and nothing is updated since

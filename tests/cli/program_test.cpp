@@ -134,6 +134,44 @@ TEST_F(Program, ASavingIsToldAgainstTheHighestBits) {
   EXPECT_EQ(Json::parse(json.out).at("saving_against"), "fp32");
 }
 
+TEST_F(Program, ToldApartAreTheLastAndTheBest) {
+  const fs::path out = folder_ / "run";
+  const Finished trained = run(train_arguments(out, {"--keep-best"}));
+  ASSERT_EQ(trained.code, 0) << trained.error;
+  const Json result = read_run_file(RunPaths{out}.result()), best = result.at("best");
+  EXPECT_THAT(trained.out, testing::HasSubstr("\nlast, step 40: accuracy "));
+  EXPECT_THAT(trained.out, testing::HasSubstr("\nbest, step " + std::to_string(best.at("step").get<int>()) +
+                                              ": accuracy "));
+  const Finished test = run({"eval", "--checkpoint", RunPaths{out}.best().string(), "--json"});
+  ASSERT_EQ(test.code, 0) << test.error;
+  EXPECT_EQ(Json::parse(test.out).at("accuracy"), best.at("test"));
+  EXPECT_EQ(Json::parse(test.out).at("step"), best.at("step"));
+  expect_mistake(train_arguments(out, {"--resume", "--eval-every", "5"}),
+                 "eval-every is 13 in the run, but 5 was asked for");
+  expect_mistake(train_arguments(folder_ / "none", {"--keep-best", "--validation", "0"}), "--validation");
+}
+
+TEST_F(Program, GoesOnWithMoreStepsWhereItsScheduleAllows) {
+  const std::vector<std::string> fixed{"--schedule", "static",      "--lr-schedule",
+                                       "constant",   "--log-every", "10"};
+  const fs::path out = folder_ / "run";
+  std::vector<std::string> more = fixed;
+  more.insert(more.end(), {"--steps", "60"});
+  const std::string expected = uninterrupted(60, more);
+  ASSERT_EQ(run(train_arguments(out, fixed)).code, 0);
+  expect_mistake({"train", "--resume", out.string(), "--steps", "20"}, "not with fewer");
+  const Finished longer = run({"train", "--resume", out.string(), "--steps", "60"});
+  ASSERT_EQ(longer.code, 0) << longer.error;
+  EXPECT_THAT(longer.out, testing::HasSubstr("goes on from 40 to 60 steps"));
+  EXPECT_EQ(file_bytes(RunPaths{out}.checkpoint(60)), expected);
+  EXPECT_EQ(read_run_file(RunPaths{out}.result()).at("steps"), 60);
+  EXPECT_THAT(run({"train", "--resume", out.string()}).out, testing::HasSubstr("is finished already"));
+
+  const fs::path cyclic = folder_ / "cyclic";
+  ASSERT_EQ(run(train_arguments(cyclic)).code, 0);
+  expect_mistake({"train", "--resume", cyclic.string(), "--steps", "60"}, "cannot go on from 40 to 60 steps");
+}
+
 TEST_F(Program, UnderstandsTheOriginalProgramsFlags) {
   const Finished config =
       run({"train", "--recipe", recipe_.string(), "--is_cyclic_precision", "--cyclic_num_bits_schedule", "4",
@@ -222,6 +260,7 @@ TEST_F(Program, MistakesAreOneLineAndExitCode2) {
                  "unknown engine 'abacus'");
   expect_mistake({"train", "--recipe", recipe, "--out", out, "--lr", "-1"}, "lr is -1");
   expect_mistake({"train", "--recipe", recipe, "--out", out, "--layer-bits", "nosuch=8"}, "matches no layer");
+  expect_mistake({"train", "--recipe", recipe, "--out", out, "--decay-layers", "nosuch"}, "matches no layer");
   expect_mistake({"train", "--recipe", recipe, "--out", out, "--data-dir", "/nowhere"}, "/nowhere");
   expect_mistake({"train", "--recipe", recipe, "--nosuch", "1"}, "--nosuch");
   expect_mistake({"train", "--resume", out}, "no run to resume");

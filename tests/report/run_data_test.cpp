@@ -89,6 +89,14 @@ TEST_F(RunData, AnUnfinishedRunHasNoResult) {
   EXPECT_EQ(run.at("total_steps"), 200) << "as the recipe asks";
 }
 
+TEST_F(RunData, TheScheduleOfARunThatStoppedEarlyIsLaidOverItsPlannedSteps) {
+  edit(paths_.result(), [](Json& result) {
+    result["steps"] = 120;
+    result["planned_steps"] = 200;
+  });
+  EXPECT_EQ(read_run(folder_).at("total_steps"), 200);
+}
+
 TEST_F(RunData, CriticalPeriodsAreToldByNumber) {
   write_run(scratch_ / "deficit", {.schedule = "deficit 3:8 grad=8 steps=50"});
   write_run(scratch_ / "window", {.schedule = "window 3:8 grad=8 from=20 to=60"});

@@ -6,6 +6,7 @@
 #include "lowtide/io/file.h"
 #include "lowtide/tasks/task.h"
 #include "tests/io/scratch.h"
+#include "tests/train/kept_best.h"
 #include "tests/train/resumed.h"
 
 namespace lowtide {
@@ -74,6 +75,8 @@ TEST_F(EntailmentTask, ResumesExactly) {
   // An epoch has seven batches, the last of them smaller.
   expect_resumes_exactly(recipe_, folder_.path(), {1, 6, 7, 8, 13, 14});
 }
+
+TEST_F(EntailmentTask, TheBestIsKept) { expect_keeps_best(recipe_, folder_.path()); }
 
 TEST_F(EntailmentTask, DoesNotDependOnTheNumberOfThreads) {
   expect_run_independent_of_threads(recipe_, folder_.path());

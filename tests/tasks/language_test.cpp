@@ -7,6 +7,7 @@
 #include "lowtide/tasks/task.h"
 #include "lowtide/train/trainer.h"
 #include "tests/io/scratch.h"
+#include "tests/train/kept_best.h"
 #include "tests/train/resumed.h"
 
 namespace lowtide {
@@ -62,6 +63,8 @@ TEST_F(LanguageModels, ResumeExactlyWithWhatIsCarried) {
   // An epoch has 13 windows, the last of them shorter: the middle of a pass, its end, a fall of the rate.
   expect_resumes_exactly(recipe_, folder_.path(), {1, 4, 12, 13, 14, 19, 20});
 }
+
+TEST_F(LanguageModels, TheLowestPerplexityIsKept) { expect_keeps_best(recipe_, folder_.path()); }
 
 TEST_F(LanguageModels, ASampleIsTheFirstWindows) {
   const auto task = make_task(recipe_);

@@ -7,6 +7,7 @@
 #include "lowtide/train/run_folder.h"
 #include "tests/data/detection/small_voc.h"
 #include "tests/io/scratch.h"
+#include "tests/train/kept_best.h"
 #include "tests/train/resumed.h"
 
 namespace lowtide {
@@ -42,6 +43,13 @@ class DetectionRun : public testing::Test {
 };
 
 TEST_F(DetectionRun, ResumedEqualsUninterrupted) { expect_resumes_exactly(recipe_, folder_.path(), {1, 3}); }
+
+TEST_F(DetectionRun, TheBestIsKept) {
+  recipe_.validation = 1;
+  recipe_.eval_every = 1;
+  recipe_.steps = 3;
+  expect_keeps_best(recipe_, folder_.path());
+}
 
 TEST_F(DetectionRun, DoesNotDependOnTheNumberOfThreads) {
   recipe_.steps = 2;

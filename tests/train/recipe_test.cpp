@@ -39,8 +39,8 @@ TEST(RecipeJson, GivesTheSameRecipeBack) {
 
 TEST(RecipeJson, KeysThatCameLaterTakeTheirDefaults) {
   Json json = to_json(Recipe());
-  for (const char* key :
-       {"hidden", "dropout", "plateau-every", "weights", "fan-out", "input-dropout", "norm", "decay-layers"})
+  for (const char* key : {"hidden", "dropout", "plateau-every", "weights", "fan-out", "input-dropout", "norm",
+                          "decay-layers", "keep-best", "patience"})
     json.erase(key);
   EXPECT_EQ(to_json(recipe_from_json(json, "here")), to_json(Recipe()));
 }
@@ -78,6 +78,17 @@ TEST(RecipeDifferences, AreTheKeysThatMakeAResult) {
   other.lr = 1;
   other.seed = 2;
   EXPECT_EQ(differences(Recipe(), other), (std::vector<std::string>{"lr", "seed"}));
+}
+
+TEST(RecipeDifferences, AmongOtherEvaluationsIsAnotherBest) {
+  Recipe recipe, other;
+  recipe.keep_best = other.keep_best = true;
+  EXPECT_TRUE(differences(recipe, other).empty());
+  other.eval_every = 1;
+  EXPECT_EQ(differences(recipe, other), (std::vector<std::string>{"eval-every"}));
+  other.keep_best = false;
+  EXPECT_EQ(differences(recipe, other), (std::vector<std::string>{"keep-best"}));
+  EXPECT_EQ(differences(other, recipe), (std::vector<std::string>{"keep-best"}));
 }
 
 struct Impossible {
@@ -163,6 +174,19 @@ const std::vector<Impossible> kImpossible{
     {"CNan", [](Recipe& r) { r.c = kNan; }, {"c is nan", "finite"}},
     {"NotUtf8", [](Recipe& r) { r.data_dir = "/a\xff"; }, {"data-dir", "UTF-8"}},
     {"SwaStart", [](Recipe& r) { r.swa_start = 2; }, {"swa-start is 2"}},
+    {"Patience", [](Recipe& r) { r.patience = -1; }, {"patience is -1"}},
+    {"PatienceWithoutEvaluations",
+     [](Recipe& r) {
+       r.patience = 3;
+       r.eval_every = 0;
+     },
+     {"eval-every is 0", "patience"}},
+    {"KeepBestWithoutEvaluations",
+     [](Recipe& r) {
+       r.keep_best = true;
+       r.eval_every = 0;
+     },
+     {"eval-every is 0", "keep-best"}},
     {"InputDropout", [](Recipe& r) { r.input_dropout = 1; }, {"input-dropout is 1", "below 1"}},
     {"Norm", [](Recipe& r) { r.norm = "batch"; }, {"norm is 'batch'", "tensor, none"}},
     {"NormThatIsNotThere",

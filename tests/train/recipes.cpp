@@ -90,6 +90,8 @@ Recipe unusual_recipe() {
   r.warmup = 500;
   r.swa_start = 0.75;
   r.swa_every = 10;
+  r.keep_best = true;
+  r.patience = 5;
   r.seed = std::numeric_limits<std::int64_t>::max();  // the largest whole number of TOML
   r.device = "cuda";
   r.threads = 3;

@@ -44,15 +44,21 @@ void expect_resumes_exactly(Recipe recipe, const fs::path& folder, const std::ve
   recipe.keep_checkpoints = 1000;
   const fs::path whole = folder / "whole";
   const Json result = train(recipe, whole);
-  const std::string expected = last_checkpoint(recipe, whole);
+  const std::int64_t last = result.at("steps");
+  const std::string expected = file_bytes(RunPaths{whole}.checkpoint(last));
   for (const std::int64_t step : steps) {
     const fs::path resumed = folder / ("resumed" + std::to_string(step));
     cut_after(whole, resumed, step);
     const Json resumed_result = train(recipe, resumed, /*resume=*/true);
-    EXPECT_EQ(last_checkpoint(recipe, resumed), expected) << "after step " << step;
+    EXPECT_EQ(file_bytes(RunPaths{resumed}.checkpoint(last)), expected) << "after step " << step;
     EXPECT_EQ(resumed_result.at("test"), result.at("test")) << "after step " << step;
     EXPECT_EQ(resumed_result.at("valid"), result.at("valid")) << "after step " << step;
+    EXPECT_EQ(resumed_result.value("best", Json()), result.value("best", Json())) << "after step " << step;
     EXPECT_EQ(timeless_metrics(resumed), timeless_metrics(whole)) << "after step " << step;
+    if (recipe.keep_best) {
+      EXPECT_EQ(file_bytes(RunPaths{resumed}.best()), file_bytes(RunPaths{whole}.best()))
+          << "after step " << step;
+    }
   }
 }
 

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <filesystem>
+
+#include "lowtide/train/recipe.h"
+
+namespace lowtide {
+
+// Trains the recipe with --keep-best and expects what a run must keep then: the weights of the evaluation that the metrics
+// show to be the best, told apart from the last.
+void expect_keeps_best(Recipe recipe, const std::filesystem::path& folder);
+
+}  // namespace lowtide
