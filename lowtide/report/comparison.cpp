@@ -33,6 +33,14 @@ std::vector<bool> front_of(const std::vector<RunSummary>& set, const CostMeasure
   return pareto_front(points, find_metric(set[0].metric));
 }
 
+// "81.30 % at 120": of the best evaluation, which `test` never is.
+std::string best_text(const RunSummary& run) {
+  const Json test = run.best.is_object() ? run.best.at("test") : Json();
+  if (test.is_null()) return "-";
+  return fmt::format("{} at {}", metric_text(find_metric(run.metric), test.get<double>()),
+                     run.best.at("step").get<std::int64_t>());
+}
+
 std::string table(const std::vector<RunSummary>& runs, const CostMeasure& measure) {
   std::size_t name_width = 3, schedule_width = 8;
   for (const RunSummary& run : runs) {
@@ -40,17 +48,21 @@ std::string table(const std::vector<RunSummary>& runs, const CostMeasure& measur
     schedule_width = std::max(schedule_width, run.schedule.size());
   }
   const Metric& metric = find_metric(runs[0].metric);
-  std::string text = fmt::format("{:<{}}  {:<{}}  {:>13}  {:>9}  {:>7}  {:>14}  {:>13}  {:>5}  {:>12}\n",
+  const bool has_best =
+      std::any_of(runs.begin(), runs.end(), [](const RunSummary& run) { return run.best.is_object(); });
+  std::string text = fmt::format("{:<{}}  {:<{}}  {:>13}  {:>9}  {:>7}  {:>14}  {:>13}  {:>5}  {:>12}{}\n",
                                  "run", name_width, "schedule", schedule_width, "test " + runs[0].metric,
-                                 "held out", "cost", "GBitOps actual", "paper", "front", "time");
+                                 "held out", "cost", "GBitOps actual", "paper", "front", "time",
+                                 has_best ? fmt::format("  {:>16}", "test at best") : "");
   const std::vector<bool> front = front_of(runs, measure);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunSummary& run = runs[i];
     const std::string valid = run.valid.is_null() ? "-" : metric_text(metric, run.valid.get<double>());
-    text += fmt::format("{:<{}}  {:<{}}  {:>13}  {:>9}  {:>7.4f}  {:>14.1f}  {:>13.1f}  {:>5}  {:>12}\n",
+    text += fmt::format("{:<{}}  {:<{}}  {:>13}  {:>9}  {:>7.4f}  {:>14.1f}  {:>13.1f}  {:>5}  {:>12}{}\n",
                         run.name, name_width, run.schedule, schedule_width, metric_text(metric, run.test),
                         valid, run.cost.relative(measure.count), run.cost.gbitops_actual,
-                        run.cost.gbitops_paper, front[i] ? "yes" : "", duration_text(run.cost.seconds));
+                        run.cost.gbitops_paper, front[i] ? "yes" : "", duration_text(run.cost.seconds),
+                        has_best ? fmt::format("  {:>16}", best_text(run)) : "");
   }
   return text;
 }
@@ -122,6 +134,16 @@ RunCost cost_of_result(const Json& result) {
           .seconds = result.at("seconds")};
 }
 
+namespace {
+
+// Throws what JSON throws where a value is missing or of another type.
+void check_best(const Json& best) {
+  best.at("step").get<std::int64_t>();
+  if (const Json& test = best.at("test"); !test.is_null()) test.get<double>();
+}
+
+}  // namespace
+
 RunSummary read_run_summary(const std::filesystem::path& folder) {
   const RunPaths paths{folder};
   if (!file_exists(paths.run())) {
@@ -139,6 +161,7 @@ RunSummary read_run_summary(const std::filesystem::path& folder) {
   try {
     find_metric(result.at("metric").get<std::string>());
     if (const Json& valid = result.at("valid"); !valid.is_null()) valid.get<double>();
+    if (const Json best = result.value("best", Json()); !best.is_null()) check_best(best);
     const auto name = folder.has_filename() ? folder.filename() : folder.parent_path().filename();
     return {.folder = folder,
             .name = name.string(),
@@ -149,6 +172,7 @@ RunSummary read_run_summary(const std::filesystem::path& folder) {
             .seed = run.at("seed"),
             .test = result.at("test"),
             .valid = result.at("valid"),
+            .best = result.value("best", Json()),
             .data_dir = run.at("recipe").value("data-dir", ""),
             .variant = variant_of(run),
             .cost = cost_of_result(result),
@@ -205,6 +229,7 @@ Json comparison_json(const std::vector<RunSummary>& runs, const CostMeasure& mea
                     {"metric", run.metric},
                     {"test", run.test},
                     {"valid", run.valid},
+                    {"best", run.best},
                     {"eval_bits", run.eval_bits},
                     {"relative_cost", run.cost.relative_paper},
                     {"relative_cost_actual", run.cost.relative_actual},

@@ -17,6 +17,7 @@ struct RunSummary {
   std::uint64_t seed = 0;
   double test = 0;
   Json valid{};  // null where nothing was held out
+  Json best{};   // of the best evaluation, where it was kept: step, valid, test
   std::string data_dir{};
   Json variant{};  // as variant_of gave it
   RunCost cost{};

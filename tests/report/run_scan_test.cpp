@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "lowtide/train/metric.h"
+#include "lowtide/train/run_folder.h"
 #include "tests/io/scratch.h"
 #include "tests/study/fake_runs.h"
 
@@ -185,6 +186,28 @@ TEST(CostMeasure, ReadsItsWords) {
   EXPECT_EQ(parse_axis("time"), CostAxis::kTime);
   EXPECT_TRUE(contains(user_error([] { parse_count("both"); }), "count is 'both'; expected actual or paper"));
   EXPECT_TRUE(contains(user_error([] { parse_axis("money"); }), "axis is 'money'; expected bitops or time"));
+}
+
+TEST(Comparison, TellsTheBestFromTheLast) {
+  RunSummary plain{.folder = "plain", .name = "plain", .metric = "accuracy"};
+  RunSummary kept{.folder = "kept", .name = "kept", .metric = "accuracy"};
+  kept.test = 0.5;
+  kept.best = {{"step", 120}, {"valid", 0.9}, {"test", 0.8125}};
+  EXPECT_FALSE(contains(comparison_text({plain}, {}), "best"));
+  EXPECT_TRUE(contains(comparison_text({plain, kept}, {}), "test at best", " 50.00 % ", "81.25 % at 120"));
+  const Json json = comparison_json({plain, kept}, {});
+  EXPECT_TRUE(json[0].at("best").is_null());
+  EXPECT_EQ(json[1].at("best").at("step"), 120);
+  EXPECT_EQ(json[1].at("test"), 0.5);
+}
+
+TEST(Comparison, ADamagedBestIsAReason) {
+  const ScratchFolder root;
+  write_finished(root / "run");
+  Json result = read_run_file(root / "run/result.json");
+  result["best"] = {{"step", "many"}, {"test", 0.5}};
+  write_json(root / "run/result.json", result);
+  EXPECT_TRUE(contains(user_error([&] { read_run_summary(root / "run"); }), "a wrong one"));
 }
 
 TEST(Metric, KnowsDirections) {
