@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <memory>
 
 #include "lowtide/base/json.h"
@@ -21,8 +22,8 @@ void print_to(const char* path) {
 }
 
 void print_to_a_closed_pipe() {
-  int ends[2];
-  if (pipe(ends) != 0 || dup2(ends[1], STDOUT_FILENO) < 0) _exit(98);
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0 || dup2(ends[1], STDOUT_FILENO) < 0) _exit(98);
   close(ends[0]);
   close(ends[1]);
 }
