@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <fstream>
 #include <thread>
 
 #include "tests/io/scratch.h"
@@ -218,7 +219,10 @@ TEST(WriteAtomically, WritesThroughAPipe) {
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   fs::create_symlink("pipe", folder / "link");
   std::string seen;
-  std::thread reader([&] { seen = read_text_file(folder / "pipe"); });
+  std::thread reader([&] {
+    std::ifstream pipe(folder / "pipe");
+    seen.assign(std::istreambuf_iterator<char>(pipe), {});
+  });
   write_atomically(folder / "link", std::string(200000, 'x'));
   reader.join();
   EXPECT_EQ(seen, std::string(200000, 'x'));
