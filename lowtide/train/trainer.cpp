@@ -236,9 +236,10 @@ Evaluation Trainer::evaluate_and_log(Split split, bool is_final) {
   const Clock::time_point before = Clock::now();
   Evaluation evaluation = task_->evaluate(split, eval_bits_);
   const std::string name = split == Split::kTest ? "test" : "valid";
-  progress_.note(fmt::format("step {}  {} {} {}  loss {:.4f}  at {}", step_, name, metric_.name,
-                             metric_text(metric_, evaluation.metric), evaluation.loss,
-                             bits_name(eval_bits_.forward)));
+  if (is_final || step_ < total_)  // the last step's is told as the final one
+    progress_.note(fmt::format("step {}  {} {} {}  loss {:.4f}  at {}", step_, name, metric_.name,
+                               metric_text(metric_, evaluation.metric), evaluation.loss,
+                               bits_name(eval_bits_.forward)));
   Json line{{"step", step_},
             {"split", name},
             {task_->metric_name(), evaluation.metric},

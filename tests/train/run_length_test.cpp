@@ -35,7 +35,7 @@ TEST(RunLength, IsTheRecipes) {
 
 TEST(RunLength, MoreStepsFollowWhereTheFirstStayTheSame) {
   for (const char* schedule : {"static", "fp32", "deficit 3:8 grad=8 steps=30", "window 3:8 from=10 to=20",
-                               "delayed 20 static 5", "progressive 3,4,8 patience=2"}) {
+                               "delayed 20 at=fp32 static 5", "progressive 3,4,8 patience=2"}) {
     EXPECT_EQ(refusal(with(schedule, "constant")), "") << schedule;
   }
   for (const char* rate : {"constant", "inverse-sqrt", "plateau"}) {
