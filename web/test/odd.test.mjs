@@ -8,7 +8,13 @@ import { download, launch, make, openPage, parseCsv, problems, report, scratch, 
 const folder = scratch();
 const browser = await launch();
 
-before(() => make("odd", folder));
+let lengths, names; // pages that several tests look at
+
+before(async () => {
+  make("odd", folder);
+  lengths = (await open("lengths")).page;
+  names = (await open("names")).page;
+});
 after(() => browser.close());
 
 async function open(name, options, ...flags) {
@@ -25,7 +31,7 @@ const bands = (page) =>
     .evaluateAll((rects) => rects.map((rect) => ["x", "y", "width"].map((name) => Number(rect.getAttribute(name)))));
 
 test("runs of different lengths are on fronts of their own, with a warning", async () => {
-  const { page, context } = await open("lengths");
+  const page = lengths;
   for (const id of ["tradeoff", "groups"])
     assert.match(await page.locator(`#${id} .warning`).textContent(), /different lengths \(60, 800 steps\)/);
   const rows = parseCsv((await download(page, "Save Metric against cost as CSV")).text);
@@ -36,31 +42,29 @@ test("runs of different lengths are on fronts of their own, with a warning", asy
   // Cheaper and worse than all: were it on their front, that would begin with it.
   const whole = rows.filter((row) => row.steps === "800" && row.pareto_front === "1");
   assert.ok(whole.length >= 1);
-  await context.close();
 });
 
 test("layers at bits of their own are told in the cost", async () => {
-  const { page, context } = await open("lengths");
+  const page = lengths;
   const cost = async (name) => Number((await tableRows(page, "runs")).find(([run]) => run === name)[6]);
   assert.ok((await cost("mixed-1")) > 1.4 * (await cost("CR-1")), "2 % of the MACs are in fp32");
   await page.getByLabel("counted").selectOption("paper");
   await page.waitForFunction(() => document.querySelector("#runs").textContent.includes("Cost, paper"));
   assert.equal(await cost("mixed-1"), await cost("CR-1"));
-  await context.close();
+  await page.getByLabel("counted").selectOption("actual");
+  await page.waitForFunction(() => document.querySelector("#runs").textContent.includes("Cost, actual"));
 });
 
 test("a saving is told against the highest bits that occur, at the same length", async () => {
-  const { page, context } = await open("lengths");
-  const rows = parseCsv((await download(page, "Save By schedule as CSV")).text);
+  const rows = parseCsv((await download(lengths, "Save By schedule as CSV")).text);
   const saving = (start) => rows.find((row) => row.schedule.startsWith(start)).saving;
   // 377 steps at 192, 423 at 105, against 192; the classifier's 640 MACs in fp32 move it by less than 1e-3.
   assert.ok(Math.abs(saving("delayed") - (1 - (377 * 192 + 423 * 105) / (800 * 192))) < 1e-3);
   assert.equal(rows.find((row) => /steps=60$/.test(row.schedule)).saving, "", "there is no static of its length");
-  await context.close();
 });
 
-test("the command line chooses what the page opens with", async () => {
-  const { page, context } = await open("lengths", {}, "--count", "paper", "--axis", "time");
+test("the command line chooses what the page opens with, and a window too narrow for a figure is no error", async () => {
+  const { page, context } = await open("lengths", { viewport: { width: 40, height: 300 } }, "--count", "paper", "--axis", "time");
   assert.equal(await page.getByLabel("counted").inputValue(), "paper");
   assert.equal(await page.getByLabel("Cost in").inputValue(), "time");
   await context.close();
@@ -136,7 +140,13 @@ const overlapping = (page, scope) =>
 
 for (const width of [390, 800, 1400]) {
   test(`long names keep apart and in their place, ${width} pixels wide`, async () => {
-    const { page, context } = await open("names", { viewport: { width, height: 900 } });
+    const page = names;
+    await page.setViewportSize({ width, height: 900 });
+    // Drawn anew, at the width that there is now.
+    await page.waitForFunction(() => {
+      const chart = document.querySelector("#curves .chart");
+      return Number(chart.querySelector("svg").getAttribute("width")) === Math.floor(chart.getBoundingClientRect().width);
+    });
     await page.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 8);
     for (const scope of ["#tradeoff", "#curves", "#schedules", "#layers"])
       assert.deepEqual(await overlapping(page, scope), [], scope);
@@ -145,26 +155,18 @@ for (const width of [390, 800, 1400]) {
       .locator(".chart svg text")
       .evaluateAll((texts, right) => texts.filter((text) => text.getBoundingClientRect().right > right).length, width);
     assert.equal(outside, 0);
-    await context.close();
   });
 }
 
 test("a wide table can be scrolled to its last column", async () => {
-  const { page, context } = await open("names", { viewport: { width: 800, height: 900 } });
+  const page = names;
+  await page.setViewportSize({ width: 800, height: 900 });
   const last = page.locator("#runs tbody tr").first().locator("td").last();
   await last.scrollIntoViewIfNeeded();
   const box = await last.boundingBox();
   assert.ok(box.x + box.width <= 800 + 1);
   const name = await page.locator("#runs tbody tr").first().locator("th").boundingBox();
   assert.ok(name.x >= 0, "and the name stays");
-  await context.close();
-});
-
-test("a window too narrow for a figure is no error", async () => {
-  for (const width of [40, 120]) {
-    const { context } = await open("lengths", { viewport: { width, height: 300 } });
-    await context.close();
-  }
 });
 
 test("models are chosen, not mixed", async () => {
