@@ -9,7 +9,7 @@
 namespace lowtide {
 
 std::vector<BitRun> run_lengths(const Schedule& schedule, std::int64_t total_steps) {
-  constexpr std::size_t kMostRuns = 10'000'000;
+  constexpr std::size_t kMostRuns = 1'000'000;
   std::vector<BitRun> runs;
   for (std::int64_t step = 0; step < total_steps;) {
     const std::int64_t end = std::min(schedule.same_until(step), total_steps);

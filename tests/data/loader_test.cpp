@@ -50,6 +50,13 @@ AugmentSpec as_it_is() {
 
 bool same(const Batch& a, const Batch& b) { return a.images.equal(b.images) && a.labels.equal(b.labels); }
 
+TEST(TrainLoader, MoreThanTheMemoryIsRefused) {
+  AugmentSpec large = as_it_is();
+  large.out_height = large.out_width = 65535;
+  EXPECT_THAT(user_error([&] { TrainLoader(counting_dataset(20), numbers(20), 1, large, {1 << 24, 1, 2}); }),
+              StartsWith("batch is 16777216: the images of 2 batches take "));
+}
+
 TEST(TrainLoader, BatchesAreChannelsLast) {
   TrainLoader loader(counting_dataset(20), numbers(20), 1, as_it_is(), {4, 1, 2});
   const Batch batch = loader.next();
