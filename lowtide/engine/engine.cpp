@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
 #include "lowtide/engine/integer.h"
 #include "lowtide/engine/simulated.h"
 
@@ -46,8 +47,9 @@ std::string choose_engine(const std::string& asked, const std::string& device) {
 std::shared_ptr<const Engine> make_engine(const std::string& name) {
   if (name == "simulated") return std::make_shared<SimulatedEngine>();
   if (name == "integer") return std::make_shared<IntegerEngine>();
-  throw UserError(
-      fmt::format("unknown engine '{}'; this build has: {}", name, fmt::join(engine_names(), ", ")));
+  const std::vector<std::string> names = engine_names();
+  throw UserError(fmt::format("unknown engine '{}'{}; this build has: {}", name,
+                              did_you_mean(name, {names.begin(), names.end()}), fmt::join(names, ", ")));
 }
 
 }  // namespace lowtide

@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
 #include "lowtide/nn/quant_gat_conv.h"
 #include "lowtide/nn/tensor_norm.h"
 
@@ -94,8 +95,9 @@ std::shared_ptr<GraphNetwork> make_graph_network(const std::string& name,
       return std::make_shared<QuantGatConvImpl>(GatConvOptions{conv, heads, options.dropout});
     });
   }
-  throw UserError(fmt::format("model is '{}'; expected one of {} for the nodes of a graph", name,
-                              fmt::join(graph_network_names(), ", ")));
+  const std::vector<std::string> names = graph_network_names();
+  throw UserError(fmt::format("model is '{}'{}; expected one of {} for the nodes of a graph", name,
+                              did_you_mean(name, {names.begin(), names.end()}), fmt::join(names, ", ")));
 }
 
 }  // namespace lowtide

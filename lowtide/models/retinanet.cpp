@@ -1,11 +1,13 @@
 #include "lowtide/models/retinanet.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <cmath>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
 #include "lowtide/models/anchors.h"
 #include "lowtide/models/image_model.h"
 #include "lowtide/nn/pointwise.h"
@@ -110,12 +112,13 @@ const std::vector<DetectionModelInfo>& detection_models() {
 }
 
 const DetectionModelInfo& detection_model(const std::string& name) {
-  std::string known;
+  std::vector<std::string_view> known;
   for (const DetectionModelInfo& model : detection_models()) {
     if (model.name == name) return model;
-    known += (known.empty() ? "" : ", ") + model.name;
+    known.push_back(model.name);
   }
-  throw UserError(fmt::format("unknown detector '{}'; there are {}", name, known));
+  throw UserError(fmt::format("unknown detector '{}'{}; there are {}", name, did_you_mean(name, known),
+                              fmt::join(known, ", ")));
 }
 
 }  // namespace lowtide

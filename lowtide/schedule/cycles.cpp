@@ -29,4 +29,11 @@ const CyclicSchedule* find_cyclic(std::string_view name) {
   return nullptr;
 }
 
+std::vector<std::string_view> schedule_names() {
+  std::vector<std::string_view> names;
+  for (const CyclicSchedule& cyclic : cyclic_schedules()) names.push_back(cyclic.name);
+  names.insert(names.end(), {"static", "fp32", "deficit", "window", "delayed", "progressive"});
+  return names;
+}
+
 }  // namespace lowtide

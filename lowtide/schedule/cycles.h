@@ -2,6 +2,7 @@
 
 #include <array>
 #include <string_view>
+#include <vector>
 
 #include "lowtide/schedule/profile.h"
 
@@ -19,5 +20,8 @@ const std::array<CyclicSchedule, 10>& cyclic_schedules();
 
 // By canonical name; null if there is none.
 const CyclicSchedule* find_cyclic(std::string_view name);
+
+// What a schedule's line may begin with: the ten, then the others.
+std::vector<std::string_view> schedule_names();
 
 }  // namespace lowtide

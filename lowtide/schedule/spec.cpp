@@ -1,12 +1,14 @@
 #include "lowtide/schedule/spec.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <initializer_list>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/schedule/text.h"
 
@@ -92,19 +94,15 @@ const std::array kParameters{
 };
 
 std::string canonical_name(std::string_view text) {
-  for (const CyclicSchedule& cyclic : cyclic_schedules()) {
-    if (equal_ignoring_case(text, cyclic.name)) return std::string(cyclic.name);
-  }
-  for (const char* name : {"static", "fp32", "deficit", "window", "progressive"}) {
-    if (equal_ignoring_case(text, name)) return name;
-  }
   if (equal_ignoring_case(text, "delayed")) {
     throw UserError("a delayed schedule cannot be delayed again; add the delays");
   }
-  throw UserError(
-      fmt::format("unknown name {}; expected RR, RTH, LR, LT, CR, CT, ETV, RTV, ER, ETH, static, fp32, "
-                  "deficit, window, delayed or progressive",
-                  quoted(text)));
+  const std::vector<std::string_view> names = schedule_names();
+  for (const std::string_view name : names) {
+    if (equal_ignoring_case(text, name)) return std::string(name);
+  }
+  throw UserError(fmt::format("unknown name {}{}; expected one of {}", quoted(text),
+                              did_you_mean(text, names), fmt::join(names, ", ")));
 }
 
 void read_positional_bits(ScheduleSpec& spec, std::string_view text) {
@@ -130,7 +128,8 @@ void read_parameter(ScheduleSpec& spec, std::string_view key, std::string_view v
       throw UserError(fmt::format("{}: {}", key, error.what()));
     }
   }
-  throw UserError(fmt::format("{} has no parameter {}; it has {}", spec.name, quoted(key),
+  throw UserError(fmt::format("{} has no parameter {}{}; it has {}", spec.name, quoted(key),
+                              did_you_mean(key, known),
                               known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
 }
 

@@ -16,9 +16,11 @@
 #include <type_traits>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/schedule/layer_rules.h"
 #include "lowtide/schedule/schedule.h"
+#include "lowtide/train/data_formats.h"
 #include "lowtide/train/recipe_file.h"
 
 namespace lowtide {
@@ -35,17 +37,29 @@ constexpr std::array<std::string_view, 32> kAddedLater{
     "min-count",   "columns",    "test-language", "input-dropout", "norm",         "decay-layers",
     "keep-best",   "patience"};
 
-// The one definition of every option: visit.group(name), then visit(key, member, help) for each.
+constexpr std::string_view kAugmentations = "none|pad-crop|random-resized-crop";
+constexpr std::string_view kNodeFeatures = "as-is|standardise|normalise";
+constexpr std::string_view kTokens = "words|characters";
+constexpr std::string_view kNorms = "tensor|none";
+constexpr std::string_view kAggregations = "fp32|quantized";
+constexpr std::string_view kRoundings = "stochastic|nearest";
+constexpr std::string_view kOptimizers = "sgd|adam|adamw";
+constexpr std::string_view kRateSchedules = "steps|cosine|linear|inverse-sqrt|plateau|constant";
+constexpr std::string_view kDevices = "cpu|cuda";
+
+// The one definition of every option: visit.group(name), then visit(key, member, help) for each; where text is not just any
+// text, a fourth says its kind, as help shows it: FILE, FOLDER, MODEL, or the choices there are.
 template <typename AnyRecipe, typename Visitor>
 void visit_data(AnyRecipe& r, Visitor& visit) {
   visit.group("Data");
   visit("data", r.data,
         "format, which says the task too: idx, cifar10, cifar100, folder, tiny-imagenet (images); ptb, "
         "wikitext, text (language); ogb, npz, musae, citation (nodes of a graph); voc (detection); xnli, "
-        "mnli, rte, sick, pairs (entailment)");
-  visit("data-dir", r.data_dir, "folder of the data set; of text also one file");
+        "mnli, rte, sick, pairs (entailment)",
+        "FORMAT");
+  visit("data-dir", r.data_dir, "folder of the data set; of text also one file", "FOLDER");
   visit("validation", r.validation, "training items held out to choose by; 0 trains on all of them");
-  visit("augment", r.augment, "none, pad-crop or random-resized-crop");
+  visit("augment", r.augment, "what is done to training images", kAugmentations);
   visit("padding", r.padding, "of pad-crop, pixels on each side");
   visit("flip", r.flip, "mirror half of the training images");
   visit("image-size", r.image_size, "height and width the network sees; 0: as in the files");
@@ -60,19 +74,19 @@ void visit_data(AnyRecipe& r, Visitor& visit) {
   visit("mean", r.mean, "per channel, subtracted from pixels in 0..1");
   visit("std", r.std, "per channel, divided by");
   visit("length", r.length, "language: words that a step goes back; entailment: pieces of a pair at most");
-  visit("tokens", r.tokens, "text: words or characters");
+  visit("tokens", r.tokens, "text: what a token is", kTokens);
   visit("min-count", r.min_count, "text: what occurs less often in training is <unk>");
   visit("columns", r.columns,
         "pairs: premise, hypothesis and label, by their names in the header or numbers from 1; none: by the "
         "usual names");
-  visit("vocabulary", r.vocabulary, "entailment: the WordPiece file, vocab.txt");
+  visit("vocabulary", r.vocabulary, "entailment: the WordPiece file, vocab.txt", "FILE");
   visit("lower-case", r.lower_case, "entailment: the vocabulary is uncased");
   visit("language", r.language, "entailment: of xnli");
   visit("test-language", r.test_language,
         "entailment: of what xnli is chosen by and tested on; empty: --language");
   visit("undirected", r.undirected, "nodes: every edge leads both ways");
   visit("node-features", r.node_features,
-        "nodes: as-is, standardise (each column) or normalise (each row's sum)");
+        "nodes: as-is, standardise (each column) or normalise (each row's sum)", kNodeFeatures);
   visit("node-split", r.node_split,
         "nodes: data (the files' own), or drawn: 0.6:0.2 (shares to train and to validate), 20:30 (nodes a "
         "class)");
@@ -82,7 +96,7 @@ void visit_data(AnyRecipe& r, Visitor& visit) {
 template <typename AnyRecipe, typename Visitor>
 void visit_model_and_precision(AnyRecipe& r, Visitor& visit) {
   visit.group("Model and precision");
-  visit("model", r.model, "a name from `lowtide models`");
+  visit("model", r.model, "a name from `lowtide models`", "MODEL");
   visit("hidden", r.hidden, "units of a layer (lstm, transformer, bert, gcn, sage, gat)");
   visit("layers", r.layers, "layers of those");
   visit("heads", r.heads, "of attention (transformer, bert, gat)");
@@ -90,16 +104,17 @@ void visit_model_and_precision(AnyRecipe& r, Visitor& visit) {
         "units between the two products of a transformer's layer; 0: four times --hidden");
   visit("dropout", r.dropout, "share of activations set to zero in training");
   visit("input-dropout", r.input_dropout, "graphs: the same of the nodes' features");
-  visit("norm", r.norm, "graphs, between layers: tensor (all nodes and features together) or none");
-  visit("aggregation", r.aggregation, "graphs: fp32 (FP-Agg) or quantized (Q-Agg)");
+  visit("norm", r.norm, "graphs, between layers: tensor (all nodes and features together) or none", kNorms);
+  visit("aggregation", r.aggregation, "graphs: fp32 (FP-Agg) or quantized (Q-Agg)", kAggregations);
   visit("quantize-norm", r.quantize_norm, "graphs: quantise what the normalisation reads as well");
   visit("freeze-norm", r.freeze_norm,
         "detection: batch normalisation keeps the statistics and factors it begins with");
   visit("weights", r.weights,
         "weights to begin with: a safetensors file; for bert also a folder with config.json and "
-        "model.safetensors");
+        "model.safetensors",
+        "FILE");
   visit("schedule", r.schedule,
-        "a name (CR, RR, static, fp32 ...) or a whole line (`lowtide schedule --help`)");
+        "a name (CR, RR, static, fp32 ...) or a whole line (`lowtide schedule --help`)", "SCHEDULE");
   visit("bits", r.bits, "forward bits, lowest:highest");
   visit("grad-bits", r.grad_bits, "gradient bits, or a range that moves with the forward bits");
   visit("cycles", r.cycles, "cycles of the schedule");
@@ -107,11 +122,11 @@ void visit_model_and_precision(AnyRecipe& r, Visitor& visit) {
   visit("c", r.c, "bend of REX profiles");
   visit("eval-bits", r.eval_bits, "bits of evaluation; 0: fp32; -1: the schedule's highest");
   visit("layer-bits", r.layer_bits, "bits of single layers by name pattern: conv1=8 '*.shortcut=fp32'");
-  visit("grad-rounding", r.grad_rounding, "stochastic or nearest");
+  visit("grad-rounding", r.grad_rounding, "how gradients are rounded", kRoundings);
   visit("bifurcate", r.bifurcate, "keep the weight gradient's error unquantised");
   visit("recompute", r.recompute, "save memory: compute what batch norm needs again in the backward pass");
   visit("engine", r.engine,
-        "how quantised products are computed: simulated, integer (CPU), or auto: the fastest");
+        "how quantised products are computed: simulated, integer (CPU), or auto: the fastest", "ENGINE");
 }
 
 template <typename AnyRecipe, typename Visitor>
@@ -120,7 +135,7 @@ void visit_training(AnyRecipe& r, Visitor& visit) {
   visit("steps", r.steps, "training steps; 0: by --epochs");
   visit("epochs", r.epochs, "passes over the training items, where --steps is 0");
   visit("batch", r.batch, "items a step");
-  visit("optimizer", r.optimizer, "sgd, adam or adamw (weight decay apart from the gradient)");
+  visit("optimizer", r.optimizer, "adamw: weight decay apart from the gradient", kOptimizers);
   visit("lr", r.lr, "learning rate");
   visit("momentum", r.momentum, "of sgd");
   visit("weight-decay", r.weight_decay, "added to the gradient, times the weight");
@@ -128,7 +143,7 @@ void visit_training(AnyRecipe& r, Visitor& visit) {
         "layers, or parameters, that decay, by name pattern: layer0 '*.weight'; none: all");
   visit("betas", r.betas, "of adam");
   visit("clip", r.clip, "largest norm of the gradient; 0: any");
-  visit("lr-schedule", r.lr_schedule, "steps, cosine, linear, inverse-sqrt, plateau or constant");
+  visit("lr-schedule", r.lr_schedule, "how the learning rate changes", kRateSchedules);
   visit("lr-steps", r.lr_steps,
         "of `steps`: where the rate falls; fractions of the run, or steps if above 1");
   visit("lr-gamma", r.lr_gamma, "of `steps` and `plateau`: what it is multiplied by");
@@ -151,10 +166,10 @@ void visit_training(AnyRecipe& r, Visitor& visit) {
 template <typename AnyRecipe, typename Visitor>
 void visit_running(AnyRecipe& r, Visitor& visit) {
   visit.group(kRunningGroup);
-  visit("device", r.device, "cpu or cuda");
+  visit("device", r.device, "where it is computed", kDevices);
   visit("threads", r.threads, "0: all cores");
   visit("loader-threads", r.loader_threads, "threads that read and augment ahead; 0: as needed");
-  visit("log-every", r.log_every, "steps between two lines of metrics");
+  visit("log-every", r.log_every, "steps between two lines of metrics.jsonl");
   visit("eval-every", r.eval_every, "steps between two evaluations; 0: only at the end");
   visit("checkpoint-every", r.checkpoint_every, "steps between two checkpoints; 0: only at the end");
   visit("keep-checkpoints", r.keep_checkpoints, "how many of the last to keep");
@@ -191,12 +206,13 @@ struct DefineOptions {
   void group(std::string_view name) { app.option_defaults()->group(std::string(name)); }
 
   template <typename T>
-  void operator()(const std::string& key, T& member, const std::string& help) {
+  void operator()(const std::string& key, T& member, const std::string& help, std::string_view kind = "") {
     if constexpr (std::is_same_v<T, bool>) {
       app.add_flag("--" + key + ",!--no-" + key, member, help);
     } else {
       CLI::Option* option = app.add_option("--" + key, member, help)->capture_default_str();
       if constexpr (std::is_integral_v<T>) option->check(whole_number_error<T>);
+      if (!kind.empty()) option->type_name(std::string(kind));
     }
   }
 };
@@ -207,7 +223,7 @@ struct WriteJson {
   void group(std::string_view) {}
 
   template <typename T>
-  void operator()(const std::string& key, const T& member, std::string_view) {
+  void operator()(const std::string& key, const T& member, std::string_view, std::string_view = "") {
     json[key] = member;
   }
 };
@@ -220,7 +236,7 @@ struct ReadJson {
   void group(std::string_view name) { optional = name == kRunningGroup; }
 
   template <typename T>
-  void operator()(const std::string& key, T& member, std::string_view) {
+  void operator()(const std::string& key, T& member, std::string_view, std::string_view = "") {
     const auto found = json.find(key);
     const bool later = std::find(kAddedLater.begin(), kAddedLater.end(), key) != kAddedLater.end();
     if (found == json.end() && (optional || later)) return;
@@ -242,7 +258,7 @@ struct WriteToml {
   // JSON's numbers, strings and arrays are TOML's too. The parser takes no empty array: it is the default
   // everywhere.
   template <typename T>
-  void operator()(const std::string& key, const T& member, std::string_view) {
+  void operator()(const std::string& key, const T& member, std::string_view, std::string_view = "") {
     const Json json = member;
     if (!json.is_array() || !json.empty())
       text += fmt::format("{} = {}\n", key, json.dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -251,12 +267,6 @@ struct WriteToml {
 
 void expect(bool condition, std::string_view option, const std::string& value, std::string_view expected) {
   if (!condition) throw UserError(fmt::format("{} is {}; expected {}", option, value, expected));
-}
-
-void expect_one_of(std::string_view option, const std::string& value,
-                   std::initializer_list<std::string_view> allowed) {
-  const bool found = std::find(allowed.begin(), allowed.end(), value) != allowed.end();
-  expect(found, option, "'" + value + "'", fmt::format("one of {}", fmt::join(allowed, ", ")));
 }
 
 // What no file of a run can hold: JSON has neither infinities nor text that is not UTF-8.
@@ -312,9 +322,8 @@ void check_training(const Recipe& r) {
   expect(r.plateau_every >= 0, "plateau-every", fmt::to_string(r.plateau_every), "0 or more");
   expect(r.lr_schedule != "inverse-sqrt" || r.warmup > 0, "warmup", "0",
          "1 or more: inverse-sqrt falls from the end of the warm-up on");
-  expect_one_of("optimizer", r.optimizer, {"sgd", "adam", "adamw"});
-  expect_one_of("lr-schedule", r.lr_schedule,
-                {"steps", "cosine", "linear", "inverse-sqrt", "plateau", "constant"});
+  expect_choice("optimizer", r.optimizer, kOptimizers);
+  expect_choice("lr-schedule", r.lr_schedule, kRateSchedules);
 }
 
 void check_model(const Recipe& r) {
@@ -327,12 +336,12 @@ void check_model(const Recipe& r) {
   expect(r.dropout >= 0 && r.dropout < 1, "dropout", fmt::to_string(r.dropout), "0 or more, below 1");
   expect(r.input_dropout >= 0 && r.input_dropout < 1, "input-dropout", fmt::to_string(r.input_dropout),
          "0 or more, below 1");
-  expect_one_of("norm", r.norm, {"tensor", "none"});
+  expect_choice("norm", r.norm, kNorms);
   expect(r.norm != "none" || !r.quantize_norm, "quantize-norm", "true",
          "false: with norm none there is nothing to quantise");
   for (const int drawn : r.fan_out) expect(drawn > 0, "fan-out", fmt::to_string(drawn), "1 or more each");
-  expect_one_of("aggregation", r.aggregation, {"fp32", "quantized"});
-  expect_one_of("node-features", r.node_features, {"as-is", "standardise", "normalise"});
+  expect_choice("aggregation", r.aggregation, kAggregations);
+  expect_choice("node-features", r.node_features, kNodeFeatures);
 }
 
 // A list's words are given one by one; the parser of arguments takes some of them for lists.
@@ -352,7 +361,7 @@ void check_data(const Recipe& r) {
     return std::find(formats.begin(), formats.end(), r.data) != formats.end();
   };
   expect(r.min_count > 0, "min-count", fmt::to_string(r.min_count), "1 or more");
-  expect_one_of("tokens", r.tokens, {"words", "characters"});
+  expect_choice("tokens", r.tokens, kTokens);
   check_names("classes", r.classes);
   check_names("columns", r.columns);
   expect(r.columns.empty() || r.columns.size() == 3, "columns", fmt::format("{} names", r.columns.size()),
@@ -365,9 +374,8 @@ void check_data(const Recipe& r) {
          fmt::format("data xnli, not {}", r.data));
 }
 
-}  // namespace
-
-TaskKind task_of(const Recipe& recipe) {
+// What each format of data is for.
+const std::map<std::string, TaskKind>& task_kinds() {
   static const std::map<std::string, TaskKind> kinds{{"idx", TaskKind::kImages},
                                                      {"cifar10", TaskKind::kImages},
                                                      {"cifar100", TaskKind::kImages},
@@ -386,12 +394,23 @@ TaskKind task_of(const Recipe& recipe) {
                                                      {"rte", TaskKind::kEntailment},
                                                      {"sick", TaskKind::kEntailment},
                                                      {"pairs", TaskKind::kEntailment}};
-  const auto found = kinds.find(recipe.data);
-  if (found != kinds.end()) return found->second;
-  std::vector<std::string> names;
-  names.reserve(kinds.size());
-  for (const auto& [name, kind] : kinds) names.push_back(name);
-  throw UserError(fmt::format("data is '{}'; expected one of {}", recipe.data, fmt::join(names, ", ")));
+  return kinds;
+}
+
+}  // namespace
+
+TaskKind task_of(const Recipe& recipe) {
+  const auto& kinds = task_kinds();
+  if (const auto found = kinds.find(recipe.data); found != kinds.end()) return found->second;
+  const std::vector<std::string_view> formats = data_formats();
+  throw UserError(fmt::format("data is '{}'{}; expected one of {}", recipe.data,
+                              did_you_mean(recipe.data, formats), fmt::join(formats, ", ")));
+}
+
+std::vector<std::string_view> data_formats() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, kind] : task_kinds()) names.push_back(name);
+  return names;
 }
 
 bool chooses_best(const Recipe& recipe) { return recipe.keep_best || recipe.patience > 0; }
@@ -407,9 +426,9 @@ void check(const Recipe& r) {
   const Json json = to_json(r);
   for (const auto& [key, value] : json.items()) check_writable(key, value);
   task_of(r);
-  expect_one_of("augment", r.augment, {"none", "pad-crop", "random-resized-crop"});
-  expect_one_of("grad-rounding", r.grad_rounding, {"stochastic", "nearest"});
-  expect_one_of("device", r.device, {"cpu", "cuda"});
+  expect_choice("augment", r.augment, kAugmentations);
+  expect_choice("grad-rounding", r.grad_rounding, kRoundings);
+  expect_choice("device", r.device, kDevices);
   expect(!r.data_dir.empty(), "data-dir", "empty", "the folder of the data set (--data-dir FOLDER)");
   expect(r.validation >= 0, "validation", fmt::to_string(r.validation), "0 or more");
   expect_between(r.padding, "padding", 0, kMostPixels);

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
 
 namespace lowtide {
 namespace {
@@ -40,6 +41,15 @@ std::vector<std::string> values_of(const std::string& key, const toml::node& nod
     fail(node.source(), fmt::format("{} is an empty list; expected one value or more", key));
   }
   return values;
+}
+
+std::vector<std::string_view> keys_of(const CLI::App& app) {
+  std::vector<std::string_view> keys;
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_configurable() || option->get_lnames().empty()) continue;
+    keys.push_back(option->get_lnames()[0]);
+  }
+  return keys;
 }
 
 // A recipe has no dotted keys, and a study's file neither; what a mistaken one may have, so that it is told of.
@@ -121,7 +131,7 @@ std::vector<CLI::ConfigItem> RecipeFile::from_config(std::istream& input) const 
     if (node.is_table()) fail(node.source(), fmt::format("[{}]: a recipe has no sections", key));
     const CLI::Option* option = app_.get_option_no_throw("--" + key);
     if (option == nullptr || !option->get_configurable())
-      fail(node.source(), fmt::format("unknown key '{}'", key));
+      fail(node.source(), fmt::format("unknown key '{}'{}", key, did_you_mean(key, keys_of(app_))));
     if (!seen.insert(option).second)
       fail(node.source(), fmt::format("{} is given twice, once as its opposite", key));
     std::vector<std::string> values = values_of(key, node, *option);

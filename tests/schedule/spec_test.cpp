@@ -62,7 +62,7 @@ TEST_P(ScheduleSpecMistake, IsOneLineThatSaysWhatIsWrong) {
 INSTANTIATE_TEST_SUITE_P(
     All, ScheduleSpecMistake,
     testing::Values(
-        Mistake{"", "no schedule named"}, Mistake{"sine", "unknown name 'sine'; expected RR"},
+        Mistake{"", "no schedule named"}, Mistake{"sine", "unknown name 'sine'; expected one of RR"},
         Mistake{"RR 3:8 n=8\nn=9", "n is given twice"}, Mistake{"RR 3:8 3:8", "given twice"},
         Mistake{"RR 3:5:8", "not a range of bits"}, Mistake{"RR 3-8", "not a number of bits"},
         Mistake{"RR 0", "or the schedule fp32"}, Mistake{"RR n=", "n: '' is not a whole number"},
