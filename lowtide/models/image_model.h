@@ -31,6 +31,10 @@ struct ImageModelInfo {
 
 const std::vector<ImageModelInfo>& image_models();
 
+// Adds a network of one's own: recipes, costs and runs then know it by its name. UserError for a name that is taken. To be
+// called before tasks are made, by one thread.
+void add_image_model(ImageModelInfo info);
+
 // Throws UserError, naming those there are.
 const ImageModelInfo& image_model(const std::string& name);
 
