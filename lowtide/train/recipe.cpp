@@ -167,7 +167,7 @@ template <typename AnyRecipe, typename Visitor>
 void visit_running(AnyRecipe& r, Visitor& visit) {
   visit.group(kRunningGroup);
   visit("device", r.device, "where it is computed", kDevices);
-  visit("threads", r.threads, "0: all cores");
+  visit("threads", r.threads, "0: all cores that the process may use");
   visit("loader-threads", r.loader_threads, "threads that read and augment ahead; 0: as needed");
   visit("log-every", r.log_every, "steps between two lines of metrics.jsonl");
   visit("eval-every", r.eval_every, "steps between two evaluations; 0: only at the end");

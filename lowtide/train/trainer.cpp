@@ -99,12 +99,15 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
   progress_.note(fmt::format("{}: {}, {} steps of {} {}, in {}", recipe_.model, to_string(spec_), total_,
                              task_->items_a_step(), task_->item_name(), folder.string()));
   progress_.note(task_->describe());
-  started_ = last_log_ = Clock::now();
+  started_ = last_log_ = last_shown_ = Clock::now();
+  shown_ = read_sums();  // of a resumed run: not of this process
   task_->model().train();
   if (planned_ != total_) go_on_from_former_length();
   while (!is_finished()) {
     train_one_step();
     const int signal = StopSignals::received();
+    // Reading the loss makes the host wait for a device: once a second is seldom enough.
+    if (progress_.due() || step_ == total_) show_progress();
     if (due(recipe_.log_every) || step_ == total_ || bits_will_change()) log_metrics();
     if (step_ < total_ || best_) evaluate_if_due();
     if (stopped_early() && sums_.steps > 0) log_metrics();
@@ -188,23 +191,45 @@ void Trainer::stop_if_not_finite() {
       task_->find_not_finite(), kept));
 }
 
+Trainer::Totals Trainer::Totals::plus(const Totals& other, int sign) const {
+  return {loss + sign * other.loss, correct + sign * other.correct, steps + sign * other.steps,
+          items + sign * other.items, judged + sign * other.judged};
+}
+
+Trainer::Totals Trainer::read_sums() const {
+  return {number(sums_.loss), number(sums_.correct), sums_.steps, sums_.items, sums_.judged};
+}
+
+ProgressLine Trainer::line_of(const Totals& since, double seconds) const {
+  const auto steps = static_cast<double>(since.steps);
+  ProgressLine line;
+  line.step = step_;
+  line.loss = since.loss / steps;
+  line.metric = task_->training_metric(line.loss, since.correct / static_cast<double>(since.judged));
+  line.bits = task_->execution().bits;
+  line.rate = rate_.at(step_ - 1);
+  line.items_per_second = static_cast<double>(since.items) / seconds;
+  line.seconds_per_step = seconds / steps;
+  line.relative_cost = relative_cost(ledger_.actual(), ledger_.macs());
+  return line;
+}
+
+// Of the steps since the line before, whatever was logged in between.
+void Trainer::show_progress() {
+  stop_if_not_finite();
+  const Clock::time_point now = Clock::now();
+  const Totals all = logged_.plus(read_sums(), 1);
+  progress_.update(line_of(all.plus(shown_, -1), seconds_between(last_shown_, now)));
+  shown_ = all;
+  last_shown_ = now;
+}
+
 void Trainer::log_metrics() {
   stop_if_not_finite();
   const Clock::time_point now = Clock::now();
-  const auto steps = static_cast<double>(sums_.steps);
-  const auto items = static_cast<double>(sums_.items);
-  const double elapsed = seconds_between(last_log_, now);
-  ProgressLine line;
-  line.step = step_;
-  line.loss = number(sums_.loss) / steps;
-  line.metric = task_->training_metric(line.loss, number(sums_.correct) / static_cast<double>(sums_.judged));
-  line.bits = task_->execution().bits;
-  line.rate = rate_.at(step_ - 1);
-  line.items_per_second = items / elapsed;
-  line.seconds_per_step = elapsed / steps;
+  const Totals since = read_sums();
+  const ProgressLine line = line_of(since, seconds_between(last_log_, now));
   const BitOperations paper = ledger_.paper(), actual = ledger_.actual();
-  line.relative_cost = relative_cost(actual, ledger_.macs());
-  progress_.update(line);
   Json logged{{"step", step_},
               {"loss", line.loss},
               {"lr", line.rate},
@@ -217,6 +242,7 @@ void Trainer::log_metrics() {
               {"seconds", seconds()}};
   if (line.metric) logged[task_->metric_name()] = *line.metric;
   run_folder_->log(logged);
+  logged_ = logged_.plus(since, 1);
   sums_.loss.zero_();
   sums_.correct.zero_();
   sums_.steps = sums_.items = sums_.judged = 0;
@@ -249,7 +275,9 @@ Evaluation Trainer::evaluate_and_log(Split split, bool is_final) {
   line.update(evaluation.also);
   if (is_final) line["final"] = true;
   run_folder_->log(line);
-  last_log_ += Clock::now() - before;  // the images a second are those of training
+  const Clock::duration spent = Clock::now() - before;  // the images a second are those of training
+  last_log_ += spent;
+  last_shown_ += spent;
   return evaluation;
 }
 

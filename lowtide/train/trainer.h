@@ -46,10 +46,20 @@ class Trainer {
     torch::Tensor loss, correct;  // on the device
     std::int64_t steps = 0, items = 0, judged = 0;
   };
+  // The same on the host.
+  struct Totals {
+    double loss = 0, correct = 0;
+    std::int64_t steps = 0, items = 0, judged = 0;
+
+    Totals plus(const Totals& other, int sign) const;
+  };
 
   void open_folder(const std::filesystem::path& folder, bool resume);
   void train_one_step();
   void stop_if_not_finite();
+  Totals read_sums() const;
+  ProgressLine line_of(const Totals& since, double seconds) const;
+  void show_progress();
   void log_metrics();
   void evaluate_if_due();
   Evaluation evaluate_and_log(Split split, bool is_final);
@@ -94,11 +104,12 @@ class Trainer {
   std::int64_t step_ = 0;  // steps done
   std::int64_t planned_;   // steps of the run, when the checkpoint was saved that this one began from
   Sums sums_;
+  Totals logged_, shown_;  // since the process began: in lines of metrics; and in lines of progress
   torch::Tensor
       halted_;  // one bool on the device: a loss or gradient was not finite, and nothing is updated since
   std::optional<RunFolder> run_folder_;
   double seconds_before_ = 0;  // of earlier processes
-  std::chrono::steady_clock::time_point started_, last_log_;
+  std::chrono::steady_clock::time_point started_, last_log_, last_shown_;
 };
 
 }  // namespace lowtide
