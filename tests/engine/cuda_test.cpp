@@ -48,8 +48,7 @@ TEST_F(Cuda, NotFiniteStaysVisible) {
 }
 
 // One training step of a ResNet-8 on both devices. Convolutions sum in another order, which moves codes that
-// lie on a border: fp32 agrees to rounding, 8 bits to what the golden tests find for a start one rounding
-// away.
+// lie on a border: fp32 agrees to rounding, 8 bits to what a start one rounding away gives.
 TEST_F(Cuda, SameStepAsTheCpu) {
   for (const Bits bits : {Bits{0, 0}, Bits{8, 8}}) {
     std::vector<torch::Tensor> logits;

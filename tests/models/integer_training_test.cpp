@@ -72,9 +72,9 @@ double distance(const Step& a, const Step& b) {
 }
 
 // Codes on a border fall to either side by a rounding, and each layer enlarges it: no further from the reference than
-// the reference is from itself when its parameters are off by 1e-7, as in the golden tests. In full precision there are
-// no codes, and the fused passes give the plain ones' numbers to rounding, which some fifty layers with the statistics
-// of four images enlarge.
+// the reference is from itself when its parameters are off by 1e-7. In full precision there are no codes, and
+// the fused passes give the plain ones' numbers to rounding, which some fifty layers with the statistics of four images
+// enlarge.
 TEST_P(IntegerTraining, AStepIsThatOfTheReference) {
   torch::manual_seed(1);
   for (const Bits bits : {Bits{0, 0}, Bits{8, 8}, Bits{4, 8}}) {
