@@ -1,6 +1,8 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -50,8 +52,10 @@ bool is_out_of_memory(const c10::Error& error) {
   return false;
 }
 
-// Not by fmt, which throws where stderr cannot be written either.
-int complain(int code, const std::string& what) {
+// One line, whatever a path in it is made of. Not by fmt, which throws where stderr cannot be written either.
+int complain(int code, std::string what) {
+  std::replace_if(
+      what.begin(), what.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
   std::fputs(("lowtide: " + what + "\n").c_str(), stderr);
   return code;
 }
@@ -65,6 +69,10 @@ int after_output(int code) {
   const int error = lowtide::standard_output_error();
   if (code != 0 || error == 0 || error == EPIPE) return code;
   return complain(2, lowtide::cannot_write("standard output", error).what());
+}
+
+int out_of_memory() {
+  return mistake("out of memory; choose a smaller --batch, a smaller model or data, or --recompute");
 }
 
 }  // namespace
