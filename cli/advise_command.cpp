@@ -72,8 +72,9 @@ AdviceRequest request_of(const Options& options) {
         options.budget * (options.of == "fp32" ? 1.0 : relative_cost(schedule_of(highest).highest()));
   }
   for (const std::string& folder : options.studies) {
+    const Study study = read_study(folder);  // before a folder that is none is searched
     const RunScan scan = scan_runs(folder);
-    request.studies.push_back(analyse(read_study(folder), scan, judge_to_choose_by(scan)));
+    request.studies.push_back(analyse(study, scan, judge_to_choose_by(scan)));
   }
   return request;
 }

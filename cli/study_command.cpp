@@ -135,7 +135,8 @@ int analyze_command(int argc, char** argv) {
   CostMeasure measure;
   add_cost_options(app, measure);
   if (const auto code = parse(app, argc, argv)) return *code;
-  const Analysis analysis = analyse(read_study(folder), scan_runs(folder), Judge::kTest, measure);
+  const Study study = read_study(folder);  // before a folder that is none is searched
+  const Analysis analysis = analyse(study, scan_runs(folder), Judge::kTest, measure);
   if (!is_standard_output(csv) && !is_standard_output(json)) fmt::print("{}", to_markdown(analysis));
   if (!csv.empty()) write_output(csv, to_csv(analysis));
   if (!json.empty()) write_output(json, to_json(analysis).dump(2) + "\n");
