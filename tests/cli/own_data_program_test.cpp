@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -71,7 +72,8 @@ TEST_F(OwnDataProgram, BloodCells) {
   ASSERT_EQ(found.code, 0) << found.text;
   const Json objects = Json::parse(found.text).at(0).at("objects");
   ASSERT_FALSE(objects.empty());
-  for (const Json& object : objects) EXPECT_THAT(object.at("class"), testing::AnyOf("WBC", "RBC", "boat"));
+  for (const Json& object : objects)
+    EXPECT_THAT(object.at("class").get<std::string>(), testing::AnyOf("WBC", "RBC", "boat"));
   const Finished evaluated = run({"eval", path("run"), "--json"});
   ASSERT_EQ(evaluated.code, 0) << evaluated.text;
   const Json result = read_run_file(RunPaths{folder_ / "run"}.result());
