@@ -77,7 +77,7 @@ TEST_F(OwnDetection, TheClassesAreThoseOfTheTrainingSetAndStayWithTheRun) {
 
 TEST_F(OwnDetection, ClassesByKey) {
   recipe_.classes = {"WBC", "RBC", "Platelets", "Sickle"};
-  recipe_.steps = 1;
+  recipe_.steps = recipe_.cycles = 1;
   const auto task = make_task(recipe_);
   const Evaluation evaluation = task->evaluate(Split::kTest, {0, 0});
   EXPECT_EQ(evaluation.items, 4);
@@ -95,7 +95,7 @@ TEST_F(OwnDetection, AClassThatOnlyTheTestSetHasIsNamed) {
 TEST_F(OwnDetection, VocsClassesAreNotWritten) {
   write_small_voc(folder_ / "voc");
   recipe_.data_dir = (folder_ / "voc").string();
-  recipe_.steps = 1;
+  recipe_.steps = recipe_.cycles = 1;
   train(recipe_, folder_ / "run");
   EXPECT_TRUE(run_json(folder_ / "run").at("recipe").at("classes").empty()) << "as in runs of old";
 }
@@ -178,7 +178,7 @@ TEST(ImageSize, NamesTheAugmentationThatMakesIt) {
     recipe.image_size = size;
     recipe.padding = padding;
     recipe.resize = resize;
-    recipe.steps = 1;
+    recipe.steps = recipe.cycles = 1;
     EXPECT_NO_THROW(train(recipe, folder / fmt::format("run-{}-{}", augment, size)));
   }
 }
