@@ -4,6 +4,7 @@
 #include "cli/recipe_arguments.h"
 #include "cli/study_arguments.h"
 #include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
 #include "lowtide/cost/bit_operations.h"
 #include "lowtide/study/advice.h"
 #include "lowtide/study/folder.h"
@@ -19,6 +20,8 @@ constexpr const char* kHelp =
     "--goal cheapest, balanced or best: what matters.\n"
     "--from DIR argues from the measurements of a study: a suite, critical periods, or one of each.";
 
+constexpr const char *kOf = "static|fp32", *kGoals = "cheapest|balanced|best";
+
 struct Options {
   Recipe recipe;
   std::string recipe_file, goal, of = "static";
@@ -32,11 +35,14 @@ std::optional<int> read_arguments(Options& options, int argc, char** argv) {
   CLI::App app(kHelp, "advise");
   const CLI::Option* budget =
       app.add_option("--budget", options.budget, "largest cost, relative to --of")->configurable(false);
-  app.add_option("--of", options.of, "what the budget is a part of: static or fp32")
+  app.add_option("--of", options.of, "what the budget is a part of")
       ->capture_default_str()
+      ->type_name(kOf)
       ->configurable(false);
-  app.add_option("--goal", options.goal, "cheapest, balanced or best; without a budget")->configurable(false);
-  app.add_option("--from", options.studies, "folders of studies")->configurable(false);
+  app.add_option("--goal", options.goal, "what to look for; without a budget")
+      ->type_name(kGoals)
+      ->configurable(false);
+  app.add_option("--from", options.studies, "folders of studies")->type_name("FOLDER")->configurable(false);
   app.add_flag("--json", options.json, "print JSON")->configurable(false);
   add_recipe_options(app, options.recipe);
   if (const auto code = parse_recipe(app, argc, argv)) return code;
@@ -44,8 +50,7 @@ std::optional<int> read_arguments(Options& options, int argc, char** argv) {
   options.has_budget = budget->count() > 0;
   if (options.has_budget != options.goal.empty())
     throw UserError("advise: expected --budget, such as 0.6, or --goal cheapest, balanced or best");
-  if (options.of != "static" && options.of != "fp32")
-    throw UserError(fmt::format("of is '{}'; expected static or fp32", options.of));
+  expect_choice("of", options.of, kOf);
   if (options.has_budget && !(options.budget > 0))
     throw UserError(fmt::format("budget is {}; expected a number above 0", options.budget));
   return std::nullopt;
@@ -55,7 +60,8 @@ Goal goal_of(const std::string& name) {
   if (name == "cheapest") return Goal::kCheapest;
   if (name == "balanced" || name.empty()) return Goal::kBalanced;
   if (name == "best") return Goal::kBest;
-  throw UserError(fmt::format("goal is '{}'; expected cheapest, balanced or best", name));
+  expect_choice("goal", name, kGoals);
+  invariant_failed("a goal that is known", __FILE__, __LINE__, name);
 }
 
 AdviceRequest request_of(const Options& options) {

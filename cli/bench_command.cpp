@@ -6,6 +6,7 @@
 #include "cli/recipe_arguments.h"
 #include "cli/runtime.h"
 #include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
 #include "lowtide/bench/layer_bench.h"
 #include "lowtide/bench/memory_meter.h"
 #include "lowtide/bench/step_bench.h"
@@ -94,6 +95,7 @@ std::vector<std::string> names_in(const std::string& list) {
 }  // namespace
 
 int bench_command(int argc, char** argv) {
+  constexpr const char *kWhat = "step|layer", *kDevices = "cpu|cuda";
   StepBenchOptions options;
   std::string what, engines = "fp32,simulated,integer", models, recipe;
   int threads = 0;
@@ -104,12 +106,15 @@ int bench_command(int argc, char** argv) {
       "machine's "
       "peak, and compare their results with the reference.",
       "bench");
-  app.add_option("WHAT", what, "step or layer")->required();
-  app.add_option("--model", options.model, "step: a name from `lowtide models`")->capture_default_str();
+  app.add_option("WHAT", what, "what is timed")->required()->type_name(kWhat);
+  app.add_option("--model", options.model, "step: a name from `lowtide models`")
+      ->capture_default_str()
+      ->type_name("MODEL");
   app.add_option(
-      "--recipe", recipe,
-      "step: the task, model and data of this recipe, in place of --model; options of recipes, such as "
-      "--data-dir, change it");
+         "--recipe", recipe,
+         "step: the task, model and data of this recipe, in place of --model; options of recipes, such as "
+         "--data-dir, change it")
+      ->type_name("RECIPE");
   app.allow_extras();
   app.add_option("--models", models,
                  "layer: comma-separated; default: cifar-resnet20,cifar-mobilenet-v2,resnet18");
@@ -131,15 +136,14 @@ int bench_command(int argc, char** argv) {
   app.add_option("--repeat", options.repeat, "rounds; the median counts in step, the fastest in layer")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--device", options.device, "step: cpu or cuda")
+  app.add_option("--device", options.device, "step: where it is computed")
       ->capture_default_str()
-      ->check(CLI::IsMember({"cpu", "cuda"}));
+      ->type_name(kDevices);
   app.add_option("--threads", threads, "0: all cores")->capture_default_str();
   app.add_flag("--json", json, "print one JSON object");
   if (const auto code = parse(app, argc, argv)) return *code;
-  if (what != "step" && what != "layer") {
-    throw UserError(fmt::format("bench: unknown benchmark '{}'; expected step or layer", what));
-  }
+  expect_choice("benchmark", what, kWhat);
+  expect_choice("device", options.device, kDevices);
   std::vector<std::string> changes = app.remaining();
   if (recipe.empty() && !changes.empty()) {
     throw UserError(

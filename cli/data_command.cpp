@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <array>
+#include <span>
 #include <string_view>
 
 #include "cli/commands.h"
@@ -50,11 +52,16 @@ int check_command(int argc, char** argv) {
 
 }  // namespace
 
+std::span<const Command> data_commands() {
+  static const std::array kCommands{
+      Command{"check", check_command, "counts, classes, sizes, what is damaged", {}}};
+  return kCommands;
+}
+
 int data_command(int argc, char** argv) {
   const std::string_view name = argc > 1 ? argv[1] : "--help";
-  if (name == "check") return check_command(argc - 1, argv + 1);
   if (name != "--help" && name != "-h")
-    throw UserError(fmt::format("unknown word '{}' after data; expected check", name));
+    return find_command(data_commands(), name, "data").run(argc - 1, argv + 1);
   fmt::print("{}", kUsage);
   return argc > 1 ? 0 : 2;
 }

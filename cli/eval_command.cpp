@@ -7,6 +7,7 @@
 #include "cli/run_weights.h"
 #include "cli/runtime.h"
 #include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
 #include "lowtide/tasks/task.h"
 #include "lowtide/train/checkpoint.h"
 #include "lowtide/train/trainer.h"
@@ -22,22 +23,29 @@ struct EvalArguments {
   bool best = false, json = false;
 };
 
+constexpr const char *kSplits = "test|valid", *kDevices = "cpu|cuda";
+
 std::optional<int> read_arguments(EvalArguments& arguments, int argc, char** argv) {
   CLI::App app("Evaluate a run, or a checkpoint, at a declared precision.", "eval");
-  app.add_option("RUN", arguments.run, "run folder: its averaged weights, or its last checkpoint");
+  app.add_option("RUN", arguments.run, "run folder: its averaged weights, or its last checkpoint")
+      ->type_name("FOLDER");
   app.add_flag("--best", arguments.best, "of RUN the weights that --keep-best kept");
-  app.add_option("--checkpoint", arguments.checkpoint, "a file in the checkpoints folder of a run");
+  app.add_option("--checkpoint", arguments.checkpoint, "a file in the checkpoints folder of a run")
+      ->type_name("FILE");
   app.add_option("--eval-bits", arguments.bits, "bits; 0: fp32; -1: as its recipe says")
       ->capture_default_str();
-  app.add_option("--split", arguments.split, "test or valid")->capture_default_str();
-  app.add_option("--data-dir", arguments.data_dir, "folder of the data set; default: as its recipe says");
+  app.add_option("--split", arguments.split, "which items")->capture_default_str()->type_name(kSplits);
+  app.add_option("--data-dir", arguments.data_dir, "folder of the data set; default: as its recipe says")
+      ->type_name("FOLDER");
   app.add_option("--language", arguments.language, "of xnli's pairs; default: as its recipe says");
-  app.add_option("--device", arguments.device, "cpu or cuda")->capture_default_str();
+  app.add_option("--device", arguments.device, "where it is computed")
+      ->capture_default_str()
+      ->type_name(kDevices);
   app.add_option("--threads", arguments.threads, "0: all cores")->capture_default_str();
   app.add_flag("--json", arguments.json, "print one JSON object");
   if (const auto code = parse(app, argc, argv)) return code;
-  if (arguments.split != "test" && arguments.split != "valid")
-    throw UserError(fmt::format("split is '{}'; expected test or valid", arguments.split));
+  expect_choice("split", arguments.split, kSplits);
+  expect_choice("device", arguments.device, kDevices);
   if (arguments.run.empty() == arguments.checkpoint.empty())
     throw UserError("expected one of RUN, a run folder, and --checkpoint FILE");
   if (arguments.best && arguments.run.empty())

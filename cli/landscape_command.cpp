@@ -10,6 +10,7 @@
 #include "cli/run_weights.h"
 #include "cli/runtime.h"
 #include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
 #include "lowtide/report/landscape.h"
 #include "lowtide/study/landscape.h"
 #include "lowtide/tasks/task.h"
@@ -23,6 +24,8 @@ namespace lowtide {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char *kSplits = "train|valid|test", *kDevices = "cpu|cuda";
 
 struct Arguments {
   std::vector<std::string> checkpoints;
@@ -46,30 +49,34 @@ std::optional<int> read_arguments(Arguments& arguments, int argc, char** argv) {
       "study landscape");
   app.add_option("--checkpoint", arguments.checkpoints,
                  "run folders (their last weights), or checkpoints in such")
-      ->required();
+      ->required()
+      ->type_name("PATH");
   app.add_option("--grid", arguments.grid, "positions along a direction, an odd number")
       ->capture_default_str();
   app.add_option("--span", arguments.span, "how far to either side; 1: as far as the weights are long")
       ->capture_default_str();
   app.add_option("--items", arguments.items, "how many items of the split; 0: all")->capture_default_str();
-  app.add_option("--split", arguments.split, "train, valid or test")->capture_default_str();
+  app.add_option("--split", arguments.split, "which items")->capture_default_str()->type_name(kSplits);
   app.add_option("--seed", arguments.seed, "of the directions")->capture_default_str();
   app.add_option("--bits,--eval-bits", arguments.bits, "0: fp32; -1: as the run evaluates")
       ->capture_default_str();
   app.add_option("--data-dir", arguments.data_dir,
-                 "folder of the data set; default: as the run's recipe says");
-  app.add_option("--device", arguments.device, "cpu or cuda")->capture_default_str();
+                 "folder of the data set; default: as the run's recipe says")
+      ->type_name("FOLDER");
+  app.add_option("--device", arguments.device, "where it is computed")
+      ->capture_default_str()
+      ->type_name(kDevices);
   app.add_option("--threads", arguments.threads, "0: all cores")->capture_default_str();
-  return parse(app, argc, argv);
+  if (const auto code = parse(app, argc, argv)) return code;
+  expect_choice("split", arguments.split, kSplits);
+  expect_choice("device", arguments.device, kDevices);
+  return std::nullopt;
 }
 
 Split split_of(const std::string& name) {
-  static const std::map<std::string, Split> kSplits{
+  static const std::map<std::string, Split> splits{
       {"train", Split::kTrain}, {"valid", Split::kValid}, {"test", Split::kTest}};
-  const auto found = kSplits.find(name);
-  if (found == kSplits.end())
-    throw UserError(fmt::format("split is '{}'; expected train, valid or test", name));
-  return found->second;
+  return splits.at(name);
 }
 
 struct Trained {

@@ -21,25 +21,14 @@
 
 namespace {
 
-int usage(std::FILE* where, int code) {
-  fmt::print(where, "lowtide: neural networks trained in low precision, on a schedule\n\n");
-  fmt::print(where, "usage: lowtide COMMAND [options]      lowtide COMMAND --help\n\n");
-  for (const lowtide::Command& command : lowtide::commands())
-    fmt::print(where, "  {:<10} {}\n", command.name, command.purpose);
-  return code;
-}
-
 int run(int argc, char** argv) {
-  if (argc < 2) return usage(stderr, 2);
+  if (argc < 2) return fmt::print(stderr, "{}", lowtide::usage()), 2;
   const std::string_view name = argv[1];
-  if (name == "--help" || name == "-h" || name == "help") return usage(stdout, 0);
-  if (name == "--version") return fmt::print("{}\n", lowtide::program_version()), 0;
-  for (const lowtide::Command& command : lowtide::commands()) {
-    if (command.name != name) continue;
-    if (command.computes) lowtide::tune_libraries(argv);
-    return command.run(argc - 1, argv + 1);
-  }
-  throw lowtide::UserError(fmt::format("unknown command '{}'; `lowtide --help` lists them", name));
+  if (name == "--help" || name == "-h") return fmt::print("{}", lowtide::usage()), 0;
+  if (name == "--version") return fmt::print("{}", lowtide::version_text()), 0;
+  const lowtide::Command& command = lowtide::find_command(lowtide::commands(), name);
+  if (command.computes) lowtide::tune_libraries(argv);
+  return command.run(argc - 1, argv + 1);
 }
 
 // libtorch tells it in its message alone. Sizes that overflow are more than any machine has, too.
@@ -69,10 +58,6 @@ int after_output(int code) {
   const int error = lowtide::standard_output_error();
   if (code != 0 || error == 0 || error == EPIPE) return code;
   return complain(2, lowtide::cannot_write("standard output", error).what());
-}
-
-int out_of_memory() {
-  return mistake("out of memory; choose a smaller --batch, a smaller model or data, or --recompute");
 }
 
 }  // namespace

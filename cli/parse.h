@@ -1,12 +1,18 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <optional>
+
+#include "cli/commands.h"
 
 namespace lowtide {
 
 // Parses a subcommand's arguments. Returns the exit code if the command is to end here (help was asked for);
 // a mistake is a UserError of one line.
 std::optional<int> parse(CLI::App& app, int argc, char** argv);
+
+// Shows `use` the command's options as it defines them: the command is called, and ends where it would parse its arguments.
+void with_options_of(const Command& command, const std::function<void(const CLI::App&)>& use);
 
 }  // namespace lowtide

@@ -7,6 +7,7 @@
 #include "cli/run_weights.h"
 #include "cli/runtime.h"
 #include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
 #include "lowtide/data/decode.h"
 #include "lowtide/data/detection/draw.h"
 #include "lowtide/data/encode_png.h"
@@ -135,22 +136,29 @@ void print(std::FILE* where, const std::string& file, const std::vector<Detectio
 
 int predict_command(int argc, char** argv) {
   PredictArguments arguments;
+  constexpr const char* kDevices = "cpu|cuda";
   CLI::App app("Find objects in images with a trained detector; draw their boxes.", "predict");
-  app.add_option("images", arguments.images, "JPEG, PNG or WebP files")->required();
-  app.add_option("--run", arguments.run, "run folder: its averaged weights, or its last checkpoint");
-  app.add_option("--checkpoint", arguments.checkpoint, "a file in the checkpoints folder of a run");
-  app.add_option("--out", arguments.out, "PNG to draw on, - is standard output; for several images a folder");
+  app.add_option("IMAGE", arguments.images, "JPEG, PNG or WebP files")->required();
+  app.add_option("--run", arguments.run, "run folder: its averaged weights, or its last checkpoint")
+      ->type_name("FOLDER");
+  app.add_option("--checkpoint", arguments.checkpoint, "a file in the checkpoints folder of a run")
+      ->type_name("FILE");
+  app.add_option("--out", arguments.out, "PNG to draw on, - is standard output; for several images a folder")
+      ->type_name("PATH");
   app.add_option("--score", arguments.score, "the least score of what is shown")
       ->check(CLI::Range(0.05, 1.0))
       ->capture_default_str();
   app.add_option("--eval-bits", arguments.bits, "bits; 0: fp32; -1: as its recipe says")
       ->capture_default_str();
-  app.add_option("--device", arguments.device, "cpu or cuda")->capture_default_str();
+  app.add_option("--device", arguments.device, "where it is computed")
+      ->capture_default_str()
+      ->type_name(kDevices);
   app.add_option("--threads", arguments.threads, "0: all cores")->capture_default_str();
   app.add_flag("--json", arguments.json, "print JSON, boxes as left, top, right, bottom");
   if (const auto code = parse(app, argc, argv)) return *code;
   if (is_standard_output(arguments.out) && arguments.images.size() > 1)
     throw UserError("--out - takes one image; name a folder for several");
+  expect_choice("device", arguments.device, kDevices);
   const fs::path checkpoint = checkpoint_of(arguments);
   prepare_torch(arguments.threads);
   Detector detector(checkpoint, arguments);

@@ -73,8 +73,10 @@ int range_test_command(int argc, char** argv) {
       ->capture_default_str()
       ->configurable(false);
   app.add_option("--out", out, "keep the short runs in this folder; default: a temporary one")
+      ->type_name("FOLDER")
       ->configurable(false);
   app.add_option("--apply", file, "write the recipe with these lowest bits to this file; -: standard output")
+      ->type_name("FILE")
       ->configurable(false);
   app.add_flag("--json", json, "print JSON")->configurable(false);
   add_recipe_options(app, recipe);

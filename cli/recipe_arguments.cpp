@@ -1,18 +1,73 @@
 #include "cli/recipe_arguments.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "cli/original_flags.h"
 #include "cli/parse.h"
 #include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
+#include "lowtide/schedule/text.h"
 #include "lowtide/train/recipe_file.h"
 
 namespace lowtide {
 
-void add_recipe_options(CLI::App& app, Recipe& recipe) {
-  app.set_config("--recipe", "", "recipe file (TOML); flags win over it")->check(recipe_path_problem);
+namespace {
+
+namespace fs = std::filesystem;
+
+// Beside the installed program, or beside the folder it was built in; empty where neither is.
+fs::path recipe_folder() {
+  std::error_code none;
+  const fs::path program = fs::read_symlink("/proc/self/exe", none).parent_path();
+  for (const char* folder : {"../share/lowtide/recipes", "../recipes"}) {
+    const fs::path found = fs::canonical(program / folder, none);
+    if (!none) return found;
+  }
+  return {};
+}
+
+// A file stays as it is; what is none, and looks like none, is a recipe's name. Returns what is wrong.
+std::string find_recipe(std::string& given) {
+  std::error_code none;
+  if (given.empty() || given.find('/') != std::string::npos || fs::path(given).has_extension()) return "";
+  if (fs::exists(given, none)) return "";
+  const std::vector<std::string> names = recipe_names();
+  if (std::find(names.begin(), names.end(), given) == names.end()) {
+    return fmt::format("{} is neither a file nor the name of a recipe{}", lowtide::quoted(given),
+                       did_you_mean(given, {names.begin(), names.end()}));
+  }
+  given = (recipe_folder() / (given + ".toml")).string();
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> recipe_names() {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(recipe_folder(), none)) {
+    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void add_recipe_file(CLI::App& app, const std::string& flags, const std::string& help) {
+  app.set_config(flags, "", help)
+      ->type_name("RECIPE")
+      ->transform(CLI::Validator(find_recipe, ""))
+      ->check(recipe_path_problem);
   app.allow_config_extras(CLI::config_extras_mode::error);
+}
+
+void add_recipe_options(CLI::App& app, Recipe& recipe) {
+  add_recipe_file(app, "--recipe",
+                  "recipe file (TOML), or the name of one that came with the program; flags win over it");
   define_recipe(app, recipe);
 }
 

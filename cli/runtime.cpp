@@ -4,7 +4,9 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <malloc.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,10 +15,23 @@
 
 #include "lowtide/base/cpus.h"
 #include "lowtide/base/error.h"
+#include "lowtide/engine/engine.h"
+#include "lowtide/engine/integer/tiles.h"
 
 namespace lowtide {
 
 std::string program_version() { return fmt::format("lowtide {} (git {})", LOWTIDE_VERSION, LOWTIDE_GIT); }
+
+std::string version_text() {
+#ifdef LOWTIDE_WITH_CUDA
+  constexpr const char* kCuda = "built with its kernels";
+#else
+  constexpr const char* kCuda = "no";
+#endif
+  return fmt::format("{}\nlibtorch {}\nengines: {} (integer with {})\nCUDA: {}\n", program_version(),
+                     TORCH_VERSION, fmt::join(engine_names(), ", "),
+                     integer::instruction_set_name(integer::instruction_sets().front()), kCuda);
+}
 
 namespace {
 

@@ -7,6 +7,9 @@ namespace lowtide {
 // "lowtide 0.1.0 (git 1a2b3c4)"
 std::string program_version();
 
+// That, and what it was built with: libtorch, the engines, CUDA.
+std::string version_text();
+
 // Libraries that read their settings when they are loaded, before the program begins: where a setting is missing, the program
 // starts itself anew with it. What the user has set stays.
 // - OpenMP's threads wait for work by spinning for milliseconds, and two runs on one machine take each other's cores for it.

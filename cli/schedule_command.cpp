@@ -64,7 +64,8 @@ void define(CLI::App& app, Options& options) {
   parameter("--threshold", "threshold", "progressive: relative fall that counts as falling (0.01)");
   parameter("--patience", "patience", "progressive: averages without a fall before climbing (3)");
   app.add_flag("--json", options.json, "print JSON: mean bits, cost, saving (0 to 1), runs of [bits, steps]");
-  app.add_option("--svg", options.svg, "write a picture to this file; -: standard output, and nothing else");
+  app.add_option("--svg", options.svg, "write a picture to this file; -: standard output, and nothing else")
+      ->type_name("FILE");
 }
 
 // The options are words of the schedule's line: one parser reads both, with the same checks and messages.

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 #include <span>
 #include <string_view>
@@ -59,10 +60,12 @@ std::optional<int> read_arguments(RunArguments& arguments, const std::string& ki
   const bool suite = kind == Study::kSuite;
   arguments.study.kind = kind;
   CLI::App app(suite ? kSuiteHelp : kCriticalHelp, "study " + kind);
-  app.set_config("--recipe,--study", "", "recipe file, or a study's file (TOML); flags win over it")
-      ->check(recipe_path_problem);
-  app.allow_config_extras(CLI::config_extras_mode::error);
-  app.add_option("--out", arguments.out, "folder of the study")->required()->configurable(false);
+  add_recipe_file(app, "--recipe,--study",
+                  "recipe file or its name, or a study's file (TOML); flags win over it");
+  app.add_option("--out", arguments.out, "folder of the study")
+      ->required()
+      ->type_name("FOLDER")
+      ->configurable(false);
   app.add_option("--jobs", arguments.jobs, "runs at once; --threads are shared among them")
       ->capture_default_str()
       ->configurable(false);
@@ -83,7 +86,7 @@ std::optional<int> read_arguments(RunArguments& arguments, const std::string& ki
   return std::nullopt;
 }
 
-int run_study(const std::string& kind, int argc, char** argv) {
+int run_study(const char* kind, int argc, char** argv) {
   RunArguments arguments;
   if (const auto code = read_arguments(arguments, kind, argc, argv)) return *code;
   Study& study = arguments.study;
@@ -110,6 +113,9 @@ int run_study(const std::string& kind, int argc, char** argv) {
   return 0;
 }
 
+int suite_command(int argc, char** argv) { return run_study(Study::kSuite, argc, argv); }
+int critical_command(int argc, char** argv) { return run_study(Study::kCritical, argc, argv); }
+
 int status_command(int argc, char** argv) {
   std::string folder;
   bool json = false;
@@ -130,8 +136,9 @@ int analyze_command(int argc, char** argv) {
       "front, what beats static at less cost; or critical periods.",
       "study analyze");
   app.add_option("DIR", folder, "folder of the study")->required();
-  app.add_option("--csv", csv, "write the table to this file; -: standard output, and nothing else");
-  app.add_option("--json", json, "write everything to this file; -: likewise");
+  app.add_option("--csv", csv, "write the table to this file; -: standard output, and nothing else")
+      ->type_name("FILE");
+  app.add_option("--json", json, "write everything to this file; -: likewise")->type_name("FILE");
   CostMeasure measure;
   add_cost_options(app, measure);
   if (const auto code = parse(app, argc, argv)) return *code;
@@ -145,17 +152,21 @@ int analyze_command(int argc, char** argv) {
 
 }  // namespace
 
+std::span<const Command> study_commands() {
+  static const std::array kCommands{
+      Command{"suite", suite_command, "every schedule, with several seeds", {}},
+      Command{"critical", critical_command, "low precision early, or in a window", {}},
+      Command{"landscape", landscape_command, "the loss around trained weights", {}},
+      Command{"status", status_command, "where a study stands", {}},
+      Command{"analyze", analyze_command, "what came out of a study", {}},
+  };
+  return kCommands;
+}
+
 int study_command(int argc, char** argv) {
   const std::string_view name = argc > 1 ? argv[1] : "--help";
-  if (name == Study::kSuite || name == Study::kCritical)
-    return run_study(std::string(name), argc - 1, argv + 1);
-  if (name == "landscape") return landscape_command(argc - 1, argv + 1);
-  if (name == "status") return status_command(argc - 1, argv + 1);
-  if (name == "analyze") return analyze_command(argc - 1, argv + 1);
-  if (name != "--help" && name != "-h") {
-    throw UserError(
-        fmt::format("unknown study '{}'; expected suite, critical, landscape, status or analyze", name));
-  }
+  if (name != "--help" && name != "-h")
+    return find_command(study_commands(), name, "study").run(argc - 1, argv + 1);
   fmt::print("{}", kUsage);
   return argc > 1 ? 0 : 2;
 }

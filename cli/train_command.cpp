@@ -40,6 +40,7 @@ std::optional<int> read_arguments(TrainArguments& arguments, int argc, char** ar
   std::string resume_folder;
   CLI::App app("Train a network on a precision schedule; writes a run folder.", "train");
   app.add_option("--out", arguments.out, "run folder; default: runs/RECIPE-SCHEDULE-seedN")
+      ->type_name("FOLDER")
       ->configurable(false);
   const CLI::Option* resume =
       app.add_option("--resume", resume_folder, "continue the run in this folder, or in --out")

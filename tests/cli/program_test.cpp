@@ -266,7 +266,7 @@ TEST_F(Program, MistakesAreOneLineAndExitCode2) {
   expect_mistake({"train", "--resume", out}, "no run to resume");
   expect_mistake({"compare", folder_.path().string()}, "not a run folder");
   expect_mistake({"eval", "--checkpoint", recipe}, "small.toml");
-  expect_mistake({"bench", "leap"}, "unknown benchmark 'leap'");
+  expect_mistake({"bench", "leap"}, "benchmark is 'leap'");
   EXPECT_FALSE(fs::exists(out));
 }
 

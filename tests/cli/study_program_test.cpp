@@ -253,7 +253,7 @@ TEST_F(StudyProgram, AdviceMeetsTheBudgetAsCostCountsIt) {
 
 TEST_F(StudyProgram, MistakesAreOneLineAndExitCode2) {
   const std::string recipe = recipe_.string(), out = (folder_ / "never").string();
-  expect_mistake({"study", "walk"}, "unknown study 'walk'");
+  expect_mistake({"study", "walk"}, "unknown command 'study walk'");
   expect_mistake({"study", "suite", "--recipe", recipe}, "--out");
   expect_mistake({"study", "suite", "--recipe", recipe, "--out", out, "--schedules", "XX"}, "XX");
   expect_mistake({"study", "suite", "--recipe", recipe, "--out", out, "--schedule", "RR"},
