@@ -112,7 +112,7 @@ TEST_F(OwnDataProgram, DataCheck) {
   const Finished part = run(with("--skip-damaged"));
   EXPECT_EQ(part.code, 2) << "what is not there cannot be skipped";
   EXPECT_TRUE(contains(part.text, "cannot be read: ", "a part of the data cannot be read"));
-  expect_mistake({"data", "chekc"}, "unknown word 'chekc' after data; expected check");
+  expect_mistake({"data", "chekc"}, "unknown command 'data chekc'");
   expect_mistake({"data", "check"}, "data-dir is empty");
 }
 
