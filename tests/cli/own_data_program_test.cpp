@@ -137,6 +137,8 @@ TEST_F(OwnDataProgram, EvalTakesARunOrACheckpoint) {
                                 "4",
                                 "--steps",
                                 "4",
+                                "--cycles",
+                                "2",
                                 "--checkpoint-every",
                                 "2",
                                 "--out",
@@ -186,6 +188,8 @@ TEST_F(OwnDataProgram, EvalInAnotherLanguage) {
                                 "--batch",
                                 "2",
                                 "--steps",
+                                "2",
+                                "--cycles",
                                 "2",
                                 "--out",
                                 path("run")});

@@ -220,7 +220,7 @@ TEST_F(StudyProgram, LandscapeOfWhatIsNone) {
   expect_mistake(landscape({"--checkpoint", out.string()}),
                  "step-00000040.safetensors: not a valid safetensors");
   fs::remove_all(RunPaths{out}.checkpoints());
-  expect_mistake(landscape({"--checkpoint", out.string()}), "has no checkpoint");
+  expect_mistake(landscape({"--checkpoint", out.string()}), "no checkpoint in it");
   EXPECT_FALSE(fs::exists(out / "landscape.json"));
 }
 
