@@ -146,7 +146,7 @@ TEST_F(Program, ToldApartAreTheLastAndTheBest) {
   ASSERT_EQ(test.code, 0) << test.error;
   EXPECT_EQ(Json::parse(test.out).at("accuracy"), best.at("test"));
   EXPECT_EQ(Json::parse(test.out).at("step"), best.at("step"));
-  expect_mistake(train_arguments(out, {"--resume", "--keep-best", "--eval-every", "5"}),
+  expect_mistake({"train", "--resume", out.string(), "--eval-every", "5"},
                  "eval-every is 13 in the run, but 5 was asked for");
   expect_mistake(train_arguments(folder_ / "none", {"--keep-best", "--validation", "0"}), "--validation");
 }
