@@ -39,14 +39,17 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// Those that begin with the word, or else those that have it within.
 std::vector<std::string_view> containing(const std::string& word,
                                          const std::vector<std::string_view>& known) {
-  std::vector<std::string_view> found;
+  std::vector<std::string_view> beginning, found;
   if (word.size() < kShortestPart) return found;
   for (const std::string_view candidate : known) {
-    if (plain(candidate).find(word) != std::string::npos) found.push_back(candidate);
+    const std::size_t at = plain(candidate).find(word);
+    if (at != std::string::npos) found.push_back(candidate);
+    if (at == 0) beginning.push_back(candidate);
   }
-  return found;
+  return beginning.empty() ? found : beginning;
 }
 
 // Those with the smallest distance, if a third of the word is right at least.

@@ -15,8 +15,9 @@ struct Case {
 
 TEST(Suggest, WhatWasMeant) {
   const std::vector<std::string_view> commands{"train", "eval", "compare", "range-test", "study"};
-  const std::vector<std::string_view> flags{"--steps",     "--epochs",     "--bits", "--grad-bits",
-                                            "--eval-bits", "--layer-bits", "--lr",   "--data-dir"};
+  const std::vector<std::string_view> flags{"--steps",     "--epochs",    "--bits",
+                                            "--grad-bits", "--eval-bits", "--layer-bits",
+                                            "--lr",        "--lr-steps",  "--data-dir"};
   const std::vector<std::string_view> models{"cifar-resnet8", "cifar-resnet20", "resnet18", "resnet50"};
   const std::vector<std::string_view> schedules{"RR", "CR", "LR", "ER", "CT", "RTH", "RTV", "static"};
   for (const Case& c : std::vector<Case>{
