@@ -1,10 +1,11 @@
 # The front door. `make demo` and `make test` do all the set-up a bare Debian 12 needs.
-.PHONY: build demo test bench fuzz format format-check tidy setup setup-tests setup-checks clean help
+.PHONY: build install demo test bench fuzz format format-check tidy setup setup-tests setup-checks clean help
 
 help:
 	@echo 'make demo     train one network in fp32, static 8 bits and on a cyclic schedule, and compare'
 	@echo 'make test     everything that is checked: unit, golden, resume and program tests, fuzzing and the campaign in brief'
 	@echo 'make build    build/lowtide'
+	@echo 'make install  program, libraries, manual pages, completions; into PREFIX (/usr/local)'
 	@echo 'make bench    step times and micro-benchmarks'
 	@echo 'make format   clang-format over the sources;  make tidy: clang-tidy'
 	@echo 'make clean    remove what was built'
@@ -21,7 +22,11 @@ setup-checks:
 # The program alone: the tests take as long again.
 build: setup
 	@cmake --preset release -DLOWTIDE_TESTS=OFF > /dev/null
-	@cmake --build build --target lowtide
+	@cmake --build build --target lowtide shell_files
+
+PREFIX ?= /usr/local
+install: build
+	@cmake --install build --prefix $(PREFIX)
 
 demo: build
 	@scripts/demo.sh

@@ -15,7 +15,9 @@ packages=(
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
 case "${1:-}" in
-  tests) packages+=(libgtest-dev libbenchmark-dev clang libclang-rt-14-dev chromium strace) ;;
+  tests)
+    packages+=(libgtest-dev libgmock-dev libbenchmark-dev clang libclang-rt-14-dev chromium groff-base strace)
+    ;;
   checks) packages+=(clang clang-format clang-tidy libomp-dev) ;;
 esac
 

@@ -11,7 +11,7 @@ if(NODE AND EXISTS ${web}/node_modules/esbuild/package.json)
                      COMMENT "Bundling the report's page" VERBATIM)
   # A library of its own: a target takes generated files from its own folder alone.
   add_library(lowtide_page STATIC ${CMAKE_CURRENT_BINARY_DIR}/page_html.cpp)
-  target_link_libraries(lowtide_page PRIVATE lowtide_flags)
+  target_link_libraries(lowtide_page PRIVATE $<BUILD_INTERFACE:lowtide_flags>)
   target_link_libraries(lowtide_core PRIVATE lowtide_page)
 else()
   message(STATUS "Node or web/node_modules is missing: the program is built without the report's page")
