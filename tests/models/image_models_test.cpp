@@ -178,5 +178,11 @@ TEST(ImageModel, AnUnknownNameIsToldThoseThereAre) {
   for (const ImageModelInfo& info : image_models()) EXPECT_TRUE(contains(message, info.name));
 }
 
+TEST(ImageModel, ANameIsTakenOnce) {
+  const ImageModelInfo another{"resnet18", 32, 10, image_model("cifar-resnet8").make};
+  EXPECT_EQ(user_error([&] { add_image_model(another); }), "there is a model 'resnet18' already");
+  EXPECT_EQ(image_model("resnet18").input_size, 224);
+}
+
 }  // namespace
 }  // namespace lowtide
