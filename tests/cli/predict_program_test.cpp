@@ -105,7 +105,7 @@ TEST_F(PredictProgram, MistakesAreOneLineAndExitCode2) {
   expect_mistake({"predict", image}, "expected one of --run FOLDER and --checkpoint FILE");
   expect_mistake({"predict", "--run", folder_.path().string(), image}, "no checkpoint in it");
   expect_mistake({"predict", "--checkpoint", image, image}, "image0.jpg");
-  expect_mistake({"predict", "--run", folder_.path().string()}, "images");
+  expect_mistake({"predict", "--run", folder_.path().string()}, "IMAGE");
   expect_mistake({"predict", "--run", folder_.path().string(), image, "--score", "2"}, "--score");
 }
 
