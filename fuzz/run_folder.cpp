@@ -84,7 +84,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     schedules.add(run);
     describe_lines(read_metrics(paths.metrics()), run.at("result"));
   });
-  attempt([&] { comparison_table({read_run_summary(paths.folder)}); });
+  attempt([&] { comparison_text({read_run_summary(paths.folder)}); });
   attempt([&] { check(read_run_recipe(paths)); });
   return 0;
 }
