@@ -12,7 +12,7 @@ namespace lowtide {
 // to say it in short: a byte 0xff, which no text has, a count, some text and 0xff again stand for that text 512 · count
 // times. A seed "deep" of each target that reads what can be nested shows how.
 inline std::string deepened(const std::uint8_t* data, std::size_t size) {
-  constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+  constexpr std::size_t kMostBytes = std::size_t{1} << 18;  // 200 KB ended stacks; more only takes longer
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   std::string text;
   while (!rest.empty()) {

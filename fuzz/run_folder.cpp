@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   write(paths.folder / "landscape.json", parts[3]);
   try {
     write(paths.checkpoint(1), encode_safetensors({}, {{"lowtide", std::string(parts[4])}}).header);
-  } catch (const Json::exception&) {  // not UTF-8
+  } catch (const UserError&) {  // not UTF-8
   }
   attempt([&] {
     const Json run = read_run(paths.folder);
