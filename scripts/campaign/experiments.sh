@@ -118,7 +118,7 @@ fill_a_disk() {
     code=0
     train "$2" "$1/disk/run" >"$1/out" 2>"$1/err" || code=$?
     echo $code >"$1/code"
-    mount -o remount,size=64m "$1/disk" && train "$2" "$1/disk/run" >"$1/finish.log" 2>&1 && final_bytes "$1/disk/run" >"$1/bytes"
+    mount -o remount,size=2g "$1/disk" && train "$2" "$1/disk/run" >"$1/finish.log" 2>&1 && final_bytes "$1/disk/run" >"$1/bytes"
   ' _ "$scratch" "$case" "$kilobytes" || true
   code=$(cat "$scratch/code" 2>/dev/null || echo 99)
   local kind="full disk"
