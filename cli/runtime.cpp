@@ -35,9 +35,9 @@ std::string version_text() {
 
 namespace {
 
-// A spin is a pause of some 20 ns, so this is some 40 µs: longer than the gaps between most passes of a step, shorter than
+// A spin is a pause of some 20 ns, so this is some 20 µs: longer than the gaps between most passes of a step, shorter than
 // a time slice by far. See docs/integer-engine.md for what it costs and gains.
-constexpr const char* kSpins = "2000";
+constexpr const char* kSpins = "1000";
 
 bool sets_openmp_waiting() {
   if (getenv("OMP_WAIT_POLICY") != nullptr || getenv("GOMP_SPINCOUNT") != nullptr) return false;
