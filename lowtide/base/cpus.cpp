@@ -11,7 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
-#include <string_view>
+#include <string>
 
 namespace lowtide {
 namespace {
@@ -27,8 +27,8 @@ std::optional<int> leading_number(const char* text) {
 }
 
 int allowed_by_affinity() {
-  for (int cpus = 1024; cpus <= 1 << 20;
-       cpus *= 2) {  // the kernel refuses a set that is smaller than its own
+  // The kernel refuses a set that is smaller than its own.
+  for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
     cpu_set_t* set = CPU_ALLOC(cpus);
     if (set == nullptr) break;
     const std::size_t bytes = CPU_ALLOC_SIZE(cpus);

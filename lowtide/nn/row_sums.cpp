@@ -13,7 +13,7 @@ namespace {
 
 // A chunk of rows is summed in floats, at most 256 terms; the chunks' sums are added in double.
 constexpr std::int64_t kMostRows = 256, kLeastRows = 16;
-// A chunk that fills a first-level cache costs 2 µs: fewer than 16 are done before a second thread is awake.
+// A chunk fills a first-level cache of 32 KB; a few of them are not worth waking a thread.
 constexpr std::int64_t kChunkElements = 8192, kChunksPerThread = 16;
 // Columns whose partial sums are joined at once.
 constexpr std::int64_t kColumnBlock = 1024;
@@ -99,7 +99,8 @@ at::Tensor sum_rows(const at::Tensor& x) {
 
 at::Tensor sum_rows(const at::Tensor& x, const at::Tensor& weight) {
   if (!is_plain(x)) return at::matmul(weight, x);
-  return sum_on_cpu(x.contiguous(), weight.contiguous().data_ptr<float>());
+  const at::Tensor factors = weight.contiguous();  // lives as long as its pointer is used
+  return sum_on_cpu(x.contiguous(), factors.data_ptr<float>());
 }
 
 at::Tensor repeat_rows(const at::Tensor& x, std::int64_t count) { return RepeatRows::apply(x, count); }

@@ -9,6 +9,7 @@
 #include <ctime>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/json_reason.h"
 #include "lowtide/base/whole_number.h"
 #include "lowtide/cost/summary.h"
 #include "lowtide/engine/engine.h"
@@ -368,7 +369,7 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path) {
     throw UserError(fmt::format("{}: {}", path.string(), error.what()));
   } catch (const Json::exception& error) {
     throw UserError(
-        fmt::format("{}: its state is not one of this program ({})", path.string(), error.what()));
+        fmt::format("{}: its state is not one of this program ({})", path.string(), json_reason(error)));
   }
   if (planned_ != total_) {
     check_goes_on(recipe_, planned_, total_, step_);
