@@ -114,6 +114,7 @@ export class Curves implements Section {
       const bitRuns = this.context.store.schedules.get(bitRunsKey(run)) ?? loggedRuns(tables) ?? [];
       return [{ run, group, tables, look: this.context.look.get(group.key)!, bitRuns }];
     });
+    this.root.ariaBusy = String(curves.length < shown.length);
     const drawn = drawCurves(curves, {
       width,
       quantity: this.quantity,

@@ -59,6 +59,10 @@ export async function openPage(browser, address, { allowed = /^(file|data|blob):
   return { page, context };
 }
 
+// Until the curves of all runs that are shown are drawn: their lines arrive one run after the other.
+export const curvesDrawn = (page, options) =>
+  page.waitForFunction(() => document.querySelector("#curves[aria-busy='false'] svg path") !== null, null, options);
+
 export async function download(page, label) {
   const [file] = await Promise.all([
     page.waitForEvent("download"),

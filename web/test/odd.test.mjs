@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { download, launch, make, openPage, parseCsv, problems, report, scratch, serve, tableRows } from "./browser.mjs";
+import { curvesDrawn, download, launch, make, openPage, parseCsv, problems, report, scratch, serve, tableRows } from "./browser.mjs";
 
 const folder = scratch();
 const browser = await launch();
@@ -21,7 +21,7 @@ async function open(name, options, ...flags) {
   const html = join(folder, `${name}.html`);
   report([join(folder, name), ...flags], html);
   const opened = await openPage(browser, `file://${html}`, options);
-  await opened.page.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 0);
+  await curvesDrawn(opened.page);
   return opened;
 }
 
@@ -72,7 +72,6 @@ test("the command line chooses what the page opens with, and a window too narrow
 
 test("bits between two logged lines are drawn", async () => {
   const { page, context } = await open("bits");
-  await page.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 5);
   const rows = new Map();
   for (const [x, y, width] of await bands(page)) rows.set(y, [...(rows.get(y) ?? []), { x, width }]);
   // Eight cycles from 3 to 8 bits; RR skips some. The closed loop climbs at three steps at most.
@@ -147,7 +146,7 @@ for (const width of [390, 800, 1400]) {
       const chart = document.querySelector("#curves .chart");
       return Number(chart.querySelector("svg").getAttribute("width")) === Math.floor(chart.getBoundingClientRect().width);
     });
-    await page.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 8);
+    await curvesDrawn(page);
     for (const scope of ["#tradeoff", "#curves", "#schedules", "#layers"])
       assert.deepEqual(await overlapping(page, scope), [], scope);
     assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), width);

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import {
+  curvesDrawn,
   download,
   launch,
   make,
@@ -27,7 +28,7 @@ before(async () => {
   runs = readRuns(suite);
   report([suite], html);
   ({ page } = await openPage(browser, address));
-  await page.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 8);
+  await curvesDrawn(page);
 });
 
 after(() => browser.close());
@@ -362,7 +363,7 @@ test("on a phone nothing runs out of the page", async () => {
     hasTouch: true,
     isMobile: true,
   });
-  await phone.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 8);
+  await curvesDrawn(phone);
   assert.equal(await phone.evaluate(() => document.documentElement.scrollWidth), 390);
   const wide = await phone
     .locator(".chart > svg:first-child")
@@ -407,7 +408,7 @@ test("many points are thinned on screen and not in files", async () => {
   make("many", join(folder, "many"), 2, 50_000);
   report([join(folder, "many")], join(folder, "many.html"));
   const { page: many, context } = await openPage(browser, `file://${join(folder, "many.html")}`);
-  await many.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 3);
+  await curvesDrawn(many);
   const drawn = await many
     .locator("#curves svg path")
     .evaluateAll((paths) => Math.max(...paths.map((path) => path.getAttribute("d").split("L").length)));

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { appendFileSync, cpSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { download, launch, make, openPage, parseCsv, problems, scratch, serve, tableRows } from "./browser.mjs";
+import { curvesDrawn, download, launch, make, openPage, parseCsv, problems, scratch, serve, tableRows } from "./browser.mjs";
 
 const folder = scratch();
 const runs = join(folder, "runs"),
@@ -33,7 +33,7 @@ const line = (step, loss) =>
   `${JSON.stringify({ step, loss, accuracy: 0.5, lr: 0.1, bits: 5, grad_bits: 8, relative_cost: 0.03, items_per_s: 1, seconds: step / 10 })}\n`;
 
 test("a run that is not finished is shown as it goes", async () => {
-  await page.waitForFunction(() => document.querySelectorAll("#curves svg path").length > 1, null, soon);
+  await curvesDrawn(page, soon);
   assert.match(await state("going").textContent(), /running, step 100 of 800/);
   assert.match(await page.locator(".status").textContent(), /Live/);
 });
