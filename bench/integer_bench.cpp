@@ -5,7 +5,7 @@
 
 #include "lowtide/engine/integer.h"
 #include "lowtide/engine/integer/scratch.h"
-#include "lowtide/nn/norm_kernels.h"
+#include "lowtide/engine/cpu/norm_kernels.h"
 
 namespace lowtide {
 namespace {

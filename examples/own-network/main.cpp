@@ -6,41 +6,34 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/models/image_model.h"
-#include "lowtide/nn/norm_act.h"
 #include "lowtide/nn/pixel_mean.h"
-#include "lowtide/nn/quant_conv2d.h"
 #include "lowtide/nn/quant_linear.h"
 #include "lowtide/train/trainer.h"
+#include "lowtide/trunk/trunk.h"
 
 namespace {
 
-// Two convolutions and a classifier. The names of the layers are those that rules such as `--layer-bits conv1=8`,
-// checkpoints and tables of costs know them by; a classifier named fc stays in fp32 unless a rule says otherwise.
+// Two convolutions, each with batch normalisation and ReLU, and a classifier. The names of the layers are those that rules such
+// as `--layer-bits conv1=8`, checkpoints and tables of costs know them by: conv1, norm1, conv2, norm2, and fc, which stays in
+// fp32 unless a rule says otherwise.
 class SmallNet final : public lowtide::ImageModel {
  public:
   SmallNet(std::int64_t channels, std::int64_t classes)
-      : conv1_(register_module("conv1", convolution(channels, 16, 1))),
-        norm1_(register_module("norm1", lowtide::NormAct(lowtide::NormActOptions{.channels = 16}))),
-        conv2_(register_module("conv2", convolution(16, 32, 2))),
-        norm2_(register_module("norm2", lowtide::NormAct(lowtide::NormActOptions{.channels = 32}))),
-        fc_(register_module("fc", lowtide::QuantLinear(lowtide::QuantLinearOptions{
-                                      .in_features = 32, .out_features = classes}))) {}
+      : fc_(lowtide::QuantLinearOptions{.in_features = 32, .out_features = classes}) {
+    trunk_.append(lowtide::register_block(*this, {.convs = {conv3x3(channels, 16, 1), conv3x3(16, 32, 2)}}));
+    register_module("fc", fc_);
+  }
 
   at::Tensor forward(const at::Tensor& images) override {
-    const lowtide::Activation x = norm1_(conv1_(images));
-    return fc_(lowtide::pixel_mean(norm2_(conv2_(x)).value));
+    return fc_(lowtide::pixel_mean(trunk_.forward(images)));
   }
 
  private:
-  static lowtide::QuantConv2d convolution(std::int64_t in, std::int64_t out, std::int64_t stride) {
-    return lowtide::QuantConv2d(lowtide::QuantConv2dOptions{
-        .in_channels = in, .out_channels = out, .kernel = 3, .stride = stride, .padding = 1});
+  static lowtide::QuantConv2dOptions conv3x3(std::int64_t in, std::int64_t out, std::int64_t stride) {
+    return {.in_channels = in, .out_channels = out, .kernel = 3, .stride = stride, .padding = 1};
   }
 
-  lowtide::QuantConv2d conv1_;
-  lowtide::NormAct norm1_;
-  lowtide::QuantConv2d conv2_;
-  lowtide::NormAct norm2_;
+  lowtide::Trunk trunk_;
   lowtide::QuantLinear fc_;
 };
 

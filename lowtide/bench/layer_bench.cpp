@@ -32,14 +32,13 @@ class ShapeRecorder final : public Engine {
  public:
   explicit ShapeRecorder(std::vector<ConvShape>& shapes) : shapes_(shapes) {}
   std::string name() const override { return "recorder"; }
-  at::Tensor conv2d(const Quantized& x, const Quantized& /*w*/, const ConvShape& shape,
-                    ImageWatcher* /*watcher*/) const override {
+  at::Tensor conv2d(const Quantized& x, const Quantized& /*w*/, const ConvShape& shape) const override {
     shapes_.push_back(shape);
     return at::zeros({shape.input[0], shape.weight[0], shape.output_height(), shape.output_width()},
                      x.scale.defined() ? x.scale.options() : x.code.options());
   }
-  at::Tensor conv2d_input_gradient(const Quantized& /*dy*/, const Quantized& w, const ConvShape& shape,
-                                   const at::Tensor& /*onto*/, ImageWatcher* /*watcher*/) const override {
+  at::Tensor conv2d_input_gradient(const Quantized& /*dy*/, const Quantized& w,
+                                   const ConvShape& shape) const override {
     return at::zeros(shape.input, w.scale.options());
   }
   at::Tensor conv2d_weight_gradient(const Quantized& /*dy*/, const Quantized& x,

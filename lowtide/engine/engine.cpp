@@ -6,6 +6,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/suggest.h"
 #include "lowtide/engine/integer.h"
+#include "lowtide/engine/plain_conv_norm.h"
 #include "lowtide/engine/simulated.h"
 
 namespace lowtide {
@@ -18,15 +19,8 @@ at::Tensor Engine::multiply(const Quantized& a, const PreparedOperand& b) const 
   return product(a, b.codes, {.transpose_b = b.transposed});
 }
 
-at::Tensor pixels_apart(const at::Tensor& images, const std::array<std::int64_t, 2>& steps) {
-  return images.slice(2, 0, images.size(2), steps[0]).slice(3, 0, images.size(3), steps[1]);
-}
-
-at::Tensor add_onto(at::Tensor& dx, const at::Tensor& onto, const ConvShape& shape) {
-  if (!onto.defined()) return dx;
-  if (onto.sizes() == dx.sizes()) return dx.add_(onto);
-  pixels_apart(dx, shape.stride).add_(onto);
-  return dx;
+std::unique_ptr<ConvNorm> Engine::conv_norm(const ConvNormCall& call) const {
+  return std::make_unique<PlainConvNorm>(*this, call);
 }
 
 std::vector<std::string> engine_names() { return {"simulated", "integer"}; }

@@ -2,34 +2,17 @@
 
 #include <ATen/ATen.h>
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "lowtide/engine/conv_norm.h"
+#include "lowtide/engine/conv_shape.h"
 #include "lowtide/quant/quantizer.h"
 
 namespace lowtide {
-
-class ImageWatcher;
-
-// The geometry of a two-dimensional convolution; padding is a true zero.
-struct ConvShape {
-  std::array<std::int64_t, 4> input{};   // N, C, H, W
-  std::array<std::int64_t, 4> weight{};  // out, in / groups, height, width
-  std::array<std::int64_t, 2> stride{1, 1};
-  std::array<std::int64_t, 2> padding{0, 0};
-  std::int64_t groups = 1;
-
-  std::int64_t output_height() const { return (input[2] + 2 * padding[0] - weight[2]) / stride[0] + 1; }
-  std::int64_t output_width() const { return (input[3] + 2 * padding[1] - weight[3]) / stride[1] + 1; }
-  // Multiply-accumulates for one item of the batch.
-  std::int64_t macs() const {
-    return output_height() * output_width() * weight[0] * weight[1] * weight[2] * weight[3];
-  }
-};
 
 // A matrix product over the last two dimensions, either operand transposed first.
 struct ProductShape {
@@ -66,18 +49,15 @@ class Engine {
   virtual ~Engine() = default;
   virtual std::string name() const = 0;
 
-  // Whether what surrounds the products (normalisation, ReLU, quantiser) is to be fused into few passes over memory.
-  virtual bool fuses() const { return false; }
-
-  virtual at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape,
-                            ImageWatcher* watcher = nullptr) const = 0;
-  // Added to `onto` where that is given: a tensor like the result, which may be written over; or the pixels that lie a stride
-  // apart, from the first on, at which alone a 1×1 convolution in the same steps has a gradient.
-  virtual at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                           const at::Tensor& onto = {},
-                                           ImageWatcher* watcher = nullptr) const = 0;
+  virtual at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const = 0;
+  virtual at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w,
+                                           const ConvShape& shape) const = 0;
   virtual at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
                                             const ConvShape& shape) const = 0;
+
+  // A convolution with the normalisation that follows it. Unless an engine has passes of its own, they are made of the above
+  // and plain operations on tensors. The engine outlives what it returns.
+  virtual std::unique_ptr<ConvNorm> conv_norm(const ConvNormCall& call) const;
 
   // y = a·b; a linear layer's three products are (x, w with b transposed), (dy, w), (dy with a transposed,
   // x).
@@ -91,12 +71,6 @@ class Engine {
   // same with the transposed matrix.
   virtual at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const = 0;
 };
-
-// Of images, the pixels that lie so far apart, from the first on: a view.
-at::Tensor pixels_apart(const at::Tensor& images, const std::array<std::int64_t, 2>& steps);
-
-// For engines' conv2d_input_gradient: adds `onto`, where there is one, when the product is there.
-at::Tensor add_onto(at::Tensor& dx, const at::Tensor& onto, const ConvShape& shape);
 
 // The engines of this build, the reference first.
 std::vector<std::string> engine_names();

@@ -2,8 +2,10 @@
 
 #include "lowtide/engine/aggregate.h"
 #include "lowtide/engine/integer/affine.h"
+#include "lowtide/engine/integer/fused_conv_norm.h"
 #include "lowtide/engine/integer/matrix_operand.h"
 #include "lowtide/engine/integer/products.h"
+#include "lowtide/engine/pixels_apart.h"
 
 namespace lowtide {
 namespace {
@@ -38,17 +40,29 @@ at::Tensor IntegerEngine::conv2d(const Quantized& x, const Quantized& w, const C
 }
 
 at::Tensor IntegerEngine::conv2d_input_gradient(const Quantized& dy, const Quantized& w,
-                                                const ConvShape& shape, const at::Tensor& onto,
+                                                const ConvShape& shape, const OtherGradient& other,
                                                 ImageWatcher* watcher) const {
   if (!fits(dy, w, kernel_terms(shape, shape.weight[0] / shape.groups))) {
-    return simulated_.conv2d_input_gradient(dy, w, shape, onto);
+    return add_gradient(simulated_.conv2d_input_gradient(dy, w, shape), other);
   }
   if (integer::is_depthwise(shape)) {
-    at::Tensor dx =
-        integer::depthwise_input_gradient(dy, w, shape, onto.defined() ? nullptr : watcher, tiles_);
-    return add_onto(dx, onto, shape);
+    ImageWatcher* watches = other.value.defined() ? nullptr : watcher;
+    return add_gradient(integer::depthwise_input_gradient(dy, w, shape, watches, tiles_), other);
   }
-  return integer::conv2d_input_gradient(dy, w, shape, onto, watcher, tiles_);
+  return integer::conv2d_input_gradient(dy, w, shape, other, watcher, tiles_);
+}
+
+at::Tensor IntegerEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const {
+  return conv2d(x, w, shape, nullptr);
+}
+
+at::Tensor IntegerEngine::conv2d_input_gradient(const Quantized& dy, const Quantized& w,
+                                                const ConvShape& shape) const {
+  return conv2d_input_gradient(dy, w, shape, {}, nullptr);
+}
+
+std::unique_ptr<ConvNorm> IntegerEngine::conv_norm(const ConvNormCall& call) const {
+  return std::make_unique<integer::FusedConvNorm>(*this, call);
 }
 
 at::Tensor IntegerEngine::conv2d_weight_gradient(const Quantized& dy, const Quantized& x,

@@ -6,6 +6,8 @@
 
 namespace lowtide {
 
+class ImageWatcher;
+
 // Codes of 8 bits and fewer multiplied as bytes and summed as 32-bit integers, on the CPU. What it has no integers for
 // (wider codes, float operands, sums too long for 32 bits) it leaves to `simulated`.
 class IntegerEngine final : public Engine {
@@ -13,18 +15,22 @@ class IntegerEngine final : public Engine {
   explicit IntegerEngine(integer::InstructionSet set = integer::instruction_sets().front());
 
   std::string name() const override { return "integer"; }
-  bool fuses() const override { return true; }
-  at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape,
-                    ImageWatcher* watcher = nullptr) const override;
-  at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                   const at::Tensor& onto = {},
-                                   ImageWatcher* watcher = nullptr) const override;
+  at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const override;
+  at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w,
+                                   const ConvShape& shape) const override;
   at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
                                     const ConvShape& shape) const override;
+  std::unique_ptr<ConvNorm> conv_norm(const ConvNormCall& call) const override;
   at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override;
   std::unique_ptr<const PreparedOperand> prepare(const Quantized& b, bool transposed) const override;
   at::Tensor multiply(const Quantized& a, const PreparedOperand& b) const override;
   at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const override;
+
+  // The same for its own passes: added to another gradient, and with somebody who looks at each image when it is there.
+  at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape,
+                    ImageWatcher* watcher) const;
+  at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                                   const OtherGradient& other, ImageWatcher* watcher) const;
 
  private:
   const integer::TileKernels& tiles_;

@@ -160,8 +160,7 @@ at::Tensor as_image(const at::Tensor& rows, const at::Tensor& like) {
 
 }  // namespace
 
-at::Tensor SimulatedEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape,
-                                   ImageWatcher* /*watcher*/) const {
+at::Tensor SimulatedEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const {
   const at::Tensor input = decode(x), weight = decode(w);
   if (is_matrix_product(shape, input)) {
     return as_image(matrix_product(as_rows(input), weight.reshape({shape.weight[0], shape.weight[1]}).t()),
@@ -174,21 +173,17 @@ at::Tensor SimulatedEngine::conv2d(const Quantized& x, const Quantized& w, const
 }
 
 at::Tensor SimulatedEngine::conv2d_input_gradient(const Quantized& dy, const Quantized& w,
-                                                  const ConvShape& shape, const at::Tensor& onto,
-                                                  ImageWatcher* /*watcher*/) const {
+                                                  const ConvShape& shape) const {
   const at::Tensor error = decode(dy);
   if (is_matrix_product(shape, error)) {
-    at::Tensor dx = as_image(
-        matrix_product(as_rows(error), decode(w).reshape({shape.weight[0], shape.weight[1]})), error);
-    return add_onto(dx, onto, shape);
+    return as_image(matrix_product(as_rows(error), decode(w).reshape({shape.weight[0], shape.weight[1]})),
+                    error);
   }
   const at::Tensor weight = decode(w);
-  at::Tensor dx = is_small(shape, error) ? image_by_image(shape, error,
-                                                          [&](const at::Tensor& image, const ConvShape& one) {
-                                                            return input_gradient(image, weight, one);
-                                                          })
-                                         : input_gradient(error, weight, shape);
-  return add_onto(dx, onto, shape);
+  if (!is_small(shape, error)) return input_gradient(error, weight, shape);
+  return image_by_image(shape, error, [&](const at::Tensor& image, const ConvShape& one) {
+    return input_gradient(image, weight, one);
+  });
 }
 
 at::Tensor SimulatedEngine::conv2d_weight_gradient(const Quantized& dy, const Quantized& x,

@@ -8,11 +8,9 @@ namespace lowtide {
 class SimulatedEngine final : public Engine {
  public:
   std::string name() const override { return "simulated"; }
-  at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape,
-                    ImageWatcher* watcher = nullptr) const override;
-  at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                   const at::Tensor& onto = {},
-                                   ImageWatcher* watcher = nullptr) const override;
+  at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const override;
+  at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w,
+                                   const ConvShape& shape) const override;
   at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
                                     const ConvShape& shape) const override;
   at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override;

@@ -5,45 +5,36 @@
 #include <string>
 
 #include "lowtide/base/error.h"
-#include "lowtide/models/residual_block.h"
 #include "lowtide/nn/pixel_mean.h"
 #include "lowtide/nn/quant_linear.h"
+#include "lowtide/trunk/trunk.h"
 
 namespace lowtide {
 namespace {
 
 class CifarResNet final : public ImageModel {
  public:
-  CifarResNet(int blocks_a_group, std::int64_t channels, std::int64_t classes)
-      : conv1_(register_module(
-            "conv1", QuantConv2d(QuantConv2dOptions{
-                         .in_channels = channels, .out_channels = kWidth, .kernel = 3, .padding = 1}))),
-        norm1_(register_module("norm1", NormAct(NormActOptions{kWidth}))) {
+  CifarResNet(int blocks_a_group, std::int64_t channels, std::int64_t classes) {
+    trunk_.append(register_block(
+        *this, {.convs = {{.in_channels = channels, .out_channels = kWidth, .kernel = 3, .padding = 1}}}));
     std::int64_t in = kWidth;
     for (int group = 0; group < 3; ++group) {
       const std::int64_t out = kWidth << group;
-      torch::nn::Sequential blocks;
+      const auto modules = register_module("group" + std::to_string(group + 1), torch::nn::ModuleList());
       for (int block = 0; block < blocks_a_group; ++block) {
-        blocks->push_back(BasicBlock(in, out, group > 0 && block == 0 ? 2 : 1));
+        trunk_.append(push_block(*modules, basic_block(in, out, group > 0 && block == 0 ? 2 : 1)));
         in = out;
       }
-      groups_.push_back(register_module("group" + std::to_string(group + 1), blocks));
     }
     fc_ = register_module("fc", QuantLinear(QuantLinearOptions{in, classes}));
   }
 
-  at::Tensor forward(const at::Tensor& images) override {
-    Activation x = norm1_(conv1_(images));
-    for (auto& group : groups_) x = group->forward<Activation>(x);
-    return fc_(pixel_mean(x.value));
-  }
+  at::Tensor forward(const at::Tensor& images) override { return fc_(pixel_mean(trunk_.forward(images))); }
 
  private:
   static constexpr std::int64_t kWidth = 16;
 
-  QuantConv2d conv1_;
-  NormAct norm1_;
-  std::vector<torch::nn::Sequential> groups_;
+  Trunk trunk_;
   QuantLinear fc_{nullptr};
 };
 

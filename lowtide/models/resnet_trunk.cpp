@@ -6,7 +6,6 @@
 #include <string>
 
 #include "lowtide/base/error.h"
-#include "lowtide/models/residual_block.h"
 
 namespace lowtide {
 namespace {
@@ -31,39 +30,34 @@ const Depth& find_depth(int layers) {
 
 }  // namespace
 
-ResNetTrunk::ResNetTrunk(torch::nn::Module& owner, int layers, std::int64_t channels, bool frozen_norm)
-    : conv1_(owner.register_module("conv1", QuantConv2d(QuantConv2dOptions{.in_channels = channels,
-                                                                           .out_channels = kFirstWidth,
-                                                                           .kernel = 7,
-                                                                           .stride = 2,
-                                                                           .padding = 3}))),
-      norm1_(owner.register_module("norm1",
-                                   NormAct(NormActOptions{.channels = kFirstWidth, .frozen = frozen_norm}))) {
+ResNetTrunk::ResNetTrunk(torch::nn::Module& owner, int layers, std::int64_t channels, bool frozen_norm) {
+  stem_.append(register_block(
+      owner,
+      {.convs =
+           {{.in_channels = channels, .out_channels = kFirstWidth, .kernel = 7, .stride = 2, .padding = 3}},
+       .frozen_norm = frozen_norm}));
   const Depth& depth = find_depth(layers);
   std::int64_t in = kFirstWidth;
-  for (int group = 0; group < kGroups; ++group) {
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
     const std::int64_t width = kFirstWidth << group;
-    torch::nn::Sequential blocks;
-    for (int block = 0; block < depth.blocks[static_cast<std::size_t>(group)]; ++block) {
+    const auto modules = owner.register_module("layer" + std::to_string(group + 1), torch::nn::ModuleList());
+    for (int block = 0; block < depth.blocks[group]; ++block) {
       const std::int64_t stride = group > 0 && block == 0 ? 2 : 1;
-      if (depth.bottleneck) {
-        blocks->push_back(Bottleneck(in, width, stride, frozen_norm));
-        in = BottleneckImpl::kExpansion * width;
-      } else {
-        blocks->push_back(BasicBlock(in, width, stride, frozen_norm));
-        in = width;
-      }
+      ConvBlockOptions options =
+          depth.bottleneck ? bottleneck(in, width, stride) : basic_block(in, width, stride);
+      options.frozen_norm = frozen_norm;
+      groups_[group].append(push_block(*modules, options));
+      in = options.convs.back().out_channels;
     }
-    groups_.push_back(owner.register_module("layer" + std::to_string(group + 1), blocks));
     widths_.push_back(in);
   }
 }
 
 std::array<Activation, ResNetTrunk::kGroups> ResNetTrunk::forward(const at::Tensor& images) {
   std::array<Activation, kGroups> outputs;
-  Activation x = torch::max_pool2d(norm1_(conv1_(images)), 3, 2, 1);
+  Activation x = torch::max_pool2d(stem_.forward(images).value, 3, 2, 1);
   for (std::size_t group = 0; group < outputs.size(); ++group) {
-    outputs[group] = x = groups_[group]->forward<Activation>(x);
+    outputs[group] = x = groups_[group].forward(x);
   }
   return outputs;
 }

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/module.h>
 
 #include <array>
 #include <vector>
 
-#include "lowtide/nn/norm_act.h"
-#include "lowtide/nn/quant_conv2d.h"
+#include "lowtide/trunk/trunk.h"
 
 namespace lowtide {
 
@@ -25,9 +24,8 @@ class ResNetTrunk {
   std::int64_t width(int group) const { return widths_[static_cast<std::size_t>(group)]; }  // its channels
 
  private:
-  QuantConv2d conv1_;
-  NormAct norm1_;
-  std::vector<torch::nn::Sequential> groups_;
+  Trunk stem_;
+  std::array<Trunk, kGroups> groups_;
   std::vector<std::int64_t> widths_;
 };
 

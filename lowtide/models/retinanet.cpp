@@ -76,7 +76,7 @@ DetectionHeadImpl::DetectionHeadImpl(std::int64_t width, std::int64_t values)
 
 at::Tensor DetectionHeadImpl::forward(const Activation& level) {
   Activation x = level;
-  for (auto& conv : convolutions_) x = torch::relu(conv(x).value);
+  for (auto& conv : convolutions_) x = torch::relu(conv(x));
   const at::Tensor y = output(x);
   return y.permute({0, 2, 3, 1}).reshape({y.size(0), -1, values_});
 }

@@ -19,9 +19,9 @@ at::Tensor scaled(const at::Tensor& x, const at::Tensor& factor) {
   return factor.defined() ? x * factor.unsqueeze(1) : x;
 }
 
+// Of a call that has no operands of its own.
 Quantized error_of(const LayerCall& call, const at::Tensor& gradient) {
-  if (is_float_bits(call.bits.backward)) return {dense(gradient), {}, {}, 0};
-  return encode(gradient, measure_range(gradient, RangeGroup::kTensor), call.bits.backward, call.noise);
+  return quantise_error(gradient, call.error()).for_input;
 }
 
 at::Tensor as_value(const at::Tensor& x, int bits) { return decode(encode_rows(x, bits)); }

@@ -3,8 +3,6 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
-#include <utility>
-
 #include "lowtide/nn/quant_layer.h"
 
 namespace lowtide {
@@ -24,21 +22,18 @@ struct QuantConv2dOptions {
 class QuantConv2dImpl : public torch::nn::Module, public QuantLayer {
  public:
   explicit QuantConv2dImpl(const QuantConv2dOptions& options);
-  Activation forward(const Activation& x);
+  at::Tensor forward(const Activation& x);
 
-  // The convolution of x, and x itself for a second reader: what comes back from there is added to the input's gradient
-  // while that is computed.
-  std::pair<Activation, Activation> branch(const Activation& x);
+  // For a trunk, which computes convolutions together with what surrounds them.
+  ConvShape shape(at::IntArrayRef input) const;
+  Quantized encoded_weight(int bits) const;
+  ActivationRange& input_range() { return input_range_; }
 
   const QuantConv2dOptions options;
   at::Tensor weight;
   at::Tensor bias;  // undefined without one
 
  private:
-  Activation forward_normalised(const c10::intrusive_ptr<NormCall>& norm);
-  c10::intrusive_ptr<ConvCall> start(const at::Tensor& x) const;
-  Activation finish(at::Tensor y, const c10::intrusive_ptr<ConvCall>& call) const;
-
   ActivationRange input_range_;
 };
 TORCH_MODULE(QuantConv2d);

@@ -27,12 +27,13 @@ NoiseKey AttachedLayer::noise_key() const {
   return {execution().seed, execution().step, id_ | calls_++ << 16};
 }
 
+LayerFormat QuantLayer::format() const {
+  return {execution().engine, bits(), execution().stochastic ? Noise::drawn(noise_key()) : Noise::none(),
+          execution().bifurcate};
+}
+
 void QuantLayer::prepare(LayerCall& call, bool needs_input_gradient) const {
-  call.engine = execution().engine;
-  call.bits = bits();
-  if (execution().stochastic) call.noise = Noise::drawn(noise_key());
-  call.bifurcate = execution().bifurcate;
-  call.recompute = execution().recompute;
+  static_cast<LayerFormat&>(call) = format();
   call.needs_input_gradient = needs_input_gradient;
 }
 

@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "lowtide/nn/activation.h"
 #include "lowtide/nn/execution.h"
+#include "lowtide/nn/layer_call.h"
+#include "lowtide/quant/activation.h"
 #include "lowtide/schedule/layer_rules.h"
 
 namespace lowtide {
@@ -49,10 +50,9 @@ class AttachedLayer {
   void attach(std::shared_ptr<const Execution> execution, std::string name, std::uint32_t id);
 
   const std::string& layer_name() const { return name_; }
-
- protected:
   const Execution& execution() const;
 
+ protected:
   // Of one call of this layer: a layer that is called several times in a step (a recurrent one, a head shared by several
   // levels) draws anew each time. Calls without a gradient draw nothing, and are not counted.
   NoiseKey noise_key() const;
@@ -71,12 +71,14 @@ class QuantLayer : public AttachedLayer {
   void set_rule(LayerPrecision rule) { rule_ = rule; }
   const LayerPrecision& rule() const { return rule_; }
 
+  // For one call, with noise of its own.
+  LayerFormat format() const;
+  void tell(const at::Tensor& output, std::int64_t macs) const;
+
  protected:
   // The bits in force for this layer.
   Bits bits() const { return rule_.resolve(execution().bits); }
-  // Fills in what a call takes from the execution: engine, bits in force, noise.
   void prepare(LayerCall& call, bool needs_input_gradient) const;
-  void tell(const at::Tensor& output, std::int64_t macs) const;
 
  private:
   LayerPrecision rule_;

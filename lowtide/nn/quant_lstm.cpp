@@ -123,8 +123,10 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
       cell_error = step.cell;
       const bool is_float = is_float_bits(call->bits.backward);
       const Range range = is_float ? Range{} : measure_range(step.sums, RangeGroup::kRow);
-      errors[i] = encode(step.sums, range, call->bits.backward, call->step_noise[i]);
-      if (call->bifurcate) float_errors[i] = step.sums;
+      const LayerError error =
+          quantise_error(step.sums, {call->bits.backward, call->step_noise[i], call->bifurcate}, range);
+      errors[i] = error.for_input;
+      if (call->bifurcate) float_errors[i] = error.for_weight.code;
       if (t > 0) hidden_error = call->engine->multiply(errors[i], *recurrent);
     }
     const ProductGradients result = product_gradients(*call, errors, float_errors);

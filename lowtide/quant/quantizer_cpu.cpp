@@ -4,10 +4,10 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "lowtide/base/simd.h"
+#include "lowtide/quant/extremes.h"
 #include "lowtide/quant/noise.h"
 #include "lowtide/quant/noise_fill.h"
 #include "lowtide/quant/pieces.h"
@@ -20,18 +20,6 @@ namespace {
 // noise of a chunk is still there when it is used. A multiple of kNoiseBlock.
 constexpr std::int64_t kChunk = 4096;
 static_assert(kChunk % kNoiseBlock == 0);
-
-struct Extremes {
-  float min = std::numeric_limits<float>::infinity();
-  float max = -std::numeric_limits<float>::infinity();
-  float poison = 0;  // NaN once an element was not finite: 0 * inf and 0 * NaN are NaN, 0 * x is 0
-
-  void join(const Extremes& other) {
-    min = std::min(min, other.min);
-    max = std::max(max, other.max);
-    poison += other.poison;
-  }
-};
 
 LOWTIDE_SIMD void find_extremes(const float* x, std::int64_t n, Extremes& result) {
   constexpr int kLanes = 64;  // four AVX-512 registers each: enough independent chains to hide the latency
@@ -66,8 +54,8 @@ LOWTIDE_SIMD void find_extremes(const float* x, std::int64_t n, Extremes& result
 }
 
 void store_range(const Extremes& extremes, float* min, float* range) {
-  *min = extremes.min + extremes.poison;
-  *range = extremes.max - extremes.min + extremes.poison;
+  *min = extremes.least();
+  *range = extremes.range();
 }
 
 // Rounds half to even, for 0 <= v < 2^22: adding 1.5 * 2^23 leaves no bits behind the point, and the integer
@@ -135,7 +123,7 @@ void measure_range(const RangeArguments& a, void*) {
     const std::int64_t rows_a_thread = std::max<std::int64_t>(1, kChunksAThread * kChunk / a.length);
     at::parallel_for(0, a.rows, rows_a_thread, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
-        Extremes extremes;
+        Extremes extremes = Extremes::of_none();
         find_extremes(a.x + row * a.length, a.length, extremes);
         store_range(extremes, a.min + row, a.range + row);
       }
@@ -143,11 +131,12 @@ void measure_range(const RangeArguments& a, void*) {
     return;
   }
   // Minimum and maximum do not depend on the order, so neither does the result on the number of threads.
-  std::vector<Extremes> partial(static_cast<std::size_t>((a.length + kChunk - 1) / kChunk));
+  std::vector<Extremes> partial(static_cast<std::size_t>((a.length + kChunk - 1) / kChunk),
+                                Extremes::of_none());
   for_each_chunk(a.length, [&](std::int64_t begin, std::int64_t end) {
     find_extremes(a.x + begin, end - begin, partial[static_cast<std::size_t>(begin / kChunk)]);
   });
-  Extremes extremes;
+  Extremes extremes = Extremes::of_none();
   for (const Extremes& part : partial) extremes.join(part);
   store_range(extremes, a.min, a.range);
 }

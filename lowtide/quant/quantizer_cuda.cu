@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lowtide/quant/extremes.h"
 #include "lowtide/quant/noise.h"
 #include "lowtide/quant/quantizer_kernels.h"
 
@@ -15,17 +16,6 @@ constexpr int kThreads = 256;
 // threads.
 constexpr int kRangeBlocks = 1024;
 
-struct Extremes {
-  float min, max;
-  float poison;  // NaN once an element was not finite
-};
-
-__device__ constexpr Extremes kNothing{INFINITY, -INFINITY, 0.0f};
-
-__device__ Extremes join(const Extremes& a, const Extremes& b) {
-  return {fminf(a.min, b.min), fmaxf(a.max, b.max), a.poison + b.poison};
-}
-
 // Joins what the threads of a block hold; valid in thread 0.
 __device__ Extremes join_block(const Extremes& mine) {
   __shared__ Extremes shared[kThreads];
@@ -33,21 +23,21 @@ __device__ Extremes join_block(const Extremes& mine) {
   shared[thread] = mine;
   for (int half = kThreads / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (thread < half) shared[thread] = join(shared[thread], shared[thread + half]);
+    if (thread < half) shared[thread].join(shared[thread + half]);
   }
   return shared[0];
 }
 
 __device__ Extremes block_extremes(const float* x, std::int64_t begin, std::int64_t end,
                                    std::int64_t stride) {
-  Extremes mine = kNothing;
-  for (std::int64_t i = begin; i < end; i += stride) mine = join(mine, {x[i], x[i], x[i] * 0.0f});
+  Extremes mine = Extremes::of_none();
+  for (std::int64_t i = begin; i < end; i += stride) mine.include(x[i]);
   return join_block(mine);
 }
 
 __device__ void store_range(const Extremes& extremes, float* min, float* range) {
-  *min = extremes.min + extremes.poison;
-  *range = extremes.max - extremes.min + extremes.poison;
+  *min = extremes.least();
+  *range = extremes.range();
 }
 
 __global__ void row_ranges(RangeArguments a) {
@@ -63,8 +53,8 @@ __global__ void partial_extremes(const float* x, std::int64_t n, Extremes* parti
 }
 
 __global__ void join_extremes(const Extremes* partial, int n, float* min, float* range) {
-  Extremes mine = kNothing;
-  for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads) mine = join(mine, partial[i]);
+  Extremes mine = Extremes::of_none();
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads) mine.join(partial[i]);
   mine = join_block(mine);
   if (threadIdx.x == 0) store_range(mine, min, range);
 }

@@ -6,7 +6,7 @@
 
 #include "lowtide/data/detection/average_precision.h"
 #include "lowtide/models/anchors.h"
-#include "lowtide/nn/norm_act.h"
+#include "lowtide/nn/batch_norm.h"
 #include "lowtide/tasks/detection_loss.h"
 #include "lowtide/tasks/detection_setup.h"
 #include "lowtide/tasks/find_objects.h"
@@ -145,14 +145,14 @@ void ObjectDetection::estimate(std::int64_t batches, bool frozen) {
   const torch::NoGradGuard no_grad;
   const auto for_each_norm = [&](auto&& change) {
     for (const auto& module : model_->modules()) {
-      auto* norm = module->as<NormActImpl>();
+      auto* norm = module->as<BatchNormImpl>();
       if (norm != nullptr && (frozen || !norm->options.frozen)) change(*norm);
     }
   };
-  for_each_norm([](NormActImpl& norm) { norm.start_re_estimation(); });
+  for_each_norm([](BatchNormImpl& norm) { norm.start_re_estimation(); });
   const auto stream = training_stream();
   for (std::int64_t i = 0; i < batches; ++i) model_->forward(to_device(stream->next()).images);
-  for_each_norm([](NormActImpl& norm) { norm.end_re_estimation(); });
+  for_each_norm([](BatchNormImpl& norm) { norm.end_re_estimation(); });
 }
 
 void ObjectDetection::re_estimate_statistics() { estimate(kReEstimationBatches, /*frozen=*/false); }

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "lowtide/base/error.h"
-#include "lowtide/nn/norm_act.h"
+#include "lowtide/nn/batch_norm.h"
 #include "lowtide/tasks/image_setup.h"
 #include "lowtide/tasks/setup.h"
 
@@ -127,13 +127,13 @@ void ImageClassification::re_estimate_statistics() {
   const torch::NoGradGuard no_grad;
   const auto for_each_norm = [&](auto&& change) {
     for (const auto& module : model_->modules()) {
-      if (auto* norm = module->as<NormActImpl>()) change(*norm);
+      if (auto* norm = module->as<BatchNormImpl>()) change(*norm);
     }
   };
-  for_each_norm([](NormActImpl& norm) { norm.start_re_estimation(); });
+  for_each_norm([](BatchNormImpl& norm) { norm.start_re_estimation(); });
   const auto stream = training_stream();
   for (int i = 0; i < kReEstimationBatches; ++i) model_->forward(to_device(stream->next()).images);
-  for_each_norm([](NormActImpl& norm) { norm.end_re_estimation(); });
+  for_each_norm([](BatchNormImpl& norm) { norm.end_re_estimation(); });
 }
 
 std::string ImageClassification::find_not_finite() {

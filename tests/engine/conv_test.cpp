@@ -1,7 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "lowtide/engine/engine.h"
-#include "lowtide/engine/image_watcher.h"
+#include "lowtide/engine/cpu/image_watcher.h"
+#include "lowtide/engine/integer.h"
+#include "lowtide/engine/pixels_apart.h"
 #include "tests/engine/naive.h"
 #include "tests/testing.h"
 
@@ -101,17 +102,6 @@ TEST_P(EngineConv, InputGradient) {
   });
 }
 
-TEST_P(EngineConv, InputGradientIsAddedToAnother) {
-  const Operands o = operands(shape_, 8, 8, 8, false);
-  const torch::Tensor other = uniform(shape_.input, -1, 1, 4);
-  const torch::Tensor alone = engine_->conv2d_input_gradient(o.dy, o.w, shape_);
-  for (const auto format : {torch::MemoryFormat::ChannelsLast, torch::MemoryFormat::Contiguous}) {
-    const torch::Tensor sum =
-        engine_->conv2d_input_gradient(o.dy, o.w, shape_, other.clone().contiguous(format));
-    EXPECT_TRUE(close_to(sum, alone + other, 1e-6));
-  }
-}
-
 TEST_P(EngineConv, WeightGradient) {
   for_all_bits([&](int dy_bits, int x_bits, bool far_from_zero) {
     const Operands o = operands(shape_, x_bits, 8, dy_bits, far_from_zero);
@@ -146,24 +136,45 @@ class Keeper final : public ImageWatcher {
   std::vector<int> told_;
 };
 
-TEST_P(EngineConv, AWatcherSeesEachImageOnceAndComplete) {
-  const Operands o = operands(shape_, 8, 8, 8, false);
+// The convolutions that its own passes are made of.
+class IntegerConv : public testing::TestWithParam<Geometry> {
+ protected:
+  const IntegerEngine engine_;
+  const ConvShape shape_ = GetParam().shape();
+  const Operands o_ = operands(shape_, 8, 8, 8, false);
+};
+
+TEST_P(IntegerConv, AWatcherSeesEachImageOnceAndComplete) {
   Keeper output, gradient;
-  output.expect_saw(engine_->conv2d(o.x, o.w, shape_, &output));
-  gradient.expect_saw(engine_->conv2d_input_gradient(o.dy, o.w, shape_, {}, &gradient));
-  for (const auto format : {torch::MemoryFormat::ChannelsLast, torch::MemoryFormat::Contiguous}) {
-    const torch::Tensor other = uniform(shape_.input, -1, 1, 4).contiguous(format);
-    Keeper sum;
-    sum.expect_saw(engine_->conv2d_input_gradient(o.dy, o.w, shape_, other, &sum));
+  output.expect_saw(engine_.conv2d(o_.x, o_.w, shape_, &output));
+  gradient.expect_saw(engine_.conv2d_input_gradient(o_.dy, o_.w, shape_, {}, &gradient));
+}
+
+TEST_P(IntegerConv, InputGradientIsAddedToAnother) {
+  const torch::Tensor alone = engine_.conv2d_input_gradient(o_.dy, o_.w, shape_);
+  for (const std::array<std::int64_t, 2> stride : {std::array<std::int64_t, 2>{1, 1}, {2, 2}, {3, 2}}) {
+    for (const auto format : {torch::MemoryFormat::ChannelsLast, torch::MemoryFormat::Contiguous}) {
+      torch::Tensor expected = alone.clone();
+      const torch::Tensor other =
+          uniform(pixels_apart(expected, stride).sizes(), -1, 1, 4).contiguous(format);
+      pixels_apart(expected, stride).add_(other);
+      Keeper keeper;
+      const torch::Tensor sum =
+          engine_.conv2d_input_gradient(o_.dy, o_.w, shape_, {other.clone(), stride}, &keeper);
+      EXPECT_TRUE(close_to(sum, expected, 1e-6));
+      keeper.expect_saw(sum);
+    }
   }
 }
 
-TEST(IntegerConv, TellsAWatcher) {
+INSTANTIATE_TEST_SUITE_P(Geometries, IntegerConv, testing::ValuesIn(kGeometries));
+
+TEST(IntegerConvWatched, TellsAWatcher) {
   const ConvShape shape = Geometry{8, 16, 8, 8, 16, 3, 1, 1, 1}.shape();
   const Operands o = operands(shape, 8, 8, 8, false);
   Keeper output, gradient;
-  make_engine("integer")->conv2d(o.x, o.w, shape, &output);
-  make_engine("integer")->conv2d_input_gradient(o.dy, o.w, shape, {}, &gradient);
+  IntegerEngine().conv2d(o.x, o.w, shape, &output);
+  IntegerEngine().conv2d_input_gradient(o.dy, o.w, shape, {}, &gradient);
   EXPECT_TRUE(output.was_told() && gradient.was_told());
 }
 

@@ -1,5 +1,4 @@
-#include "lowtide/models/cifar_mobilenet_v2.h"
-#include "lowtide/nn/quant_layer.h"
+#include "lowtide/trunk/trunk.h"
 #include "tests/golden/image_names.h"
 #include "tests/golden/layer_check.h"
 #include "tests/golden/step_check.h"
@@ -16,36 +15,37 @@ class RecordedBlock {
  public:
   explicit RecordedBlock(const Recording& recorded) : recorded_(recorded) {
     const auto cfg = recorded["cfg"].accessor<std::int64_t, 1>();
-    block_ = InvertedResidual(cfg[0], cfg[1], cfg[2], cfg[3]);
-    attach_layers(*block_, execution, {});
+    trunk_.append(register_block(block_, inverted_residual(cfg[0], cfg[1], cfg[2], cfg[3])));
+    attach_layers(block_, execution, {});
   }
 
   StepResult step(Bits bits) {
-    load(*block_, recorded_.under("init."), mobilenet_name);
+    load(block_, recorded_.under("init."), mobilenet_name);
     execution->bits = bits;
-    block_->zero_grad();
+    block_.zero_grad();
     const torch::Tensor x = recorded_["x"].clone().requires_grad_();
-    const torch::Tensor y = block_(x);
+    const torch::Tensor y = trunk_.forward(x);
     y.backward(recorded_["grad_y"]);
     StepResult result{
-        y.detach(), {}, gradients_of(*block_, mobilenet_name), buffers_of(*block_, mobilenet_name)};
+        y.detach(), {}, gradients_of(block_, mobilenet_name), buffers_of(block_, mobilenet_name)};
     result.gradients["x"] = x.grad();
     return result;
   }
 
   torch::Tensor evaluate(Bits bits) {
     const torch::NoGradGuard no_grad;
-    load(*block_, recorded_.under("final."), mobilenet_name);
+    load(block_, recorded_.under("final."), mobilenet_name);
     execution->bits = bits;
-    block_->eval();
-    return block_(recorded_["x"]);
+    block_.eval();
+    return trunk_.forward(recorded_["x"]);
   }
 
   const std::shared_ptr<Execution> execution = execution_at({});
 
  private:
   const Recording& recorded_;
-  InvertedResidual block_{nullptr};
+  torch::nn::Module block_{"block"};
+  Trunk trunk_;
 };
 
 class GoldenMobileNetV2Block : public testing::Test {

@@ -27,7 +27,7 @@ struct SmallNet : torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    return fc(inner->forward<Activation>(conv1(x)).value.mean({2, 3}));
+    return fc(inner->forward<torch::Tensor>(Activation(conv1(x))).mean({2, 3}));
   }
 
   QuantConv2d conv1{nullptr};
@@ -99,7 +99,7 @@ TEST(AttachLayers, GradientsOfAFixedLayerStayAsScheduled) {
   const auto gradient = [&](Bits bits, const std::vector<std::string>& rules) {
     SmallNet net;
     attach_layers(net, execution_at(bits), LayerRules(rules));
-    net.conv1(x).value.backward(error);
+    net.conv1(x).backward(error);
     return net.conv1->weight.grad();
   };
   EXPECT_TRUE(same(gradient({3, 4}, {"conv1=8"}), gradient({8, 4}, {})));

@@ -51,7 +51,7 @@ const std::vector<Kind> kKinds{
        return torch::conv2d(x, weight, bias, 2, 1, 1, 2);
      },
      [](torch::nn::Module& layer, const torch::Tensor& x) {
-       return layer.as<QuantConv2dImpl>()->forward(x).value;
+       return layer.as<QuantConv2dImpl>()->forward(x);
      },
      false},
     {"linear",
@@ -295,7 +295,7 @@ TEST(QuantLayer, LayersWithoutABiasHaveNone) {
     dynamic_cast<QuantLayer&>(*module).attach(execution, "layer", 0);
     EXPECT_EQ(module->parameters().size(), 1);
   }
-  conv(normal({2, 2, 3, 3}, 1)).value.sum().backward();
+  conv(normal({2, 2, 3, 3}, 1)).sum().backward();
   linear(normal({2, 4}, 1)).sum().backward();
   EXPECT_TRUE(conv->weight.grad().defined());
   EXPECT_TRUE(linear->weight.grad().defined());

@@ -7,6 +7,7 @@
 #include "lowtide/engine/integer/dense.h"
 #include "lowtide/engine/integer/fixed_point.h"
 #include "lowtide/engine/integer/products.h"
+#include "lowtide/engine/pixels_apart.h"
 
 // The sum runs over output channels, and each has a scale of its own for its weights: no common factor can be taken
 // out of Σ dy·w. Where the kernel is wide, the integer sum is taken for one output channel at a time and scaled
@@ -191,13 +192,19 @@ void planes_gradient(const Quantized& dy, const Quantized& w, const ConvShape& s
 }  // namespace
 
 at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                 const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles) {
-  const bool whole = onto.defined() && onto.sizes() == shape.input;
-  const bool takes = onto.defined() && onto.is_contiguous(at::MemoryFormat::ChannelsLast);
-  const bool adds = takes && whole, adds_later = onto.defined() && !takes;
+                                 const OtherGradient& other, ImageWatcher* watcher,
+                                 const TileKernels& tiles) {
+  const bool readable = other.value.defined() && other.value.is_contiguous(at::MemoryFormat::ChannelsLast);
+  const bool adds = readable && other.stride == ConvShape{}.stride;
+  const bool adds_pixels = readable && !adds && other.stride == shape.stride;
+  const bool adds_later = other.value.defined() && !adds && !adds_pixels;
   at::Tensor dx =
-      adds ? onto : at::empty(shape.input, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
-  const GradientTarget to{dx, adds, takes && !whole ? onto : at::Tensor(), adds_later ? nullptr : watcher};
+      adds ? other.value
+           : at::empty(shape.input, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
+  const GradientTarget to{.dx = dx,
+                          .adds = adds,
+                          .pixels = adds_pixels ? other.value : at::Tensor(),
+                          .watcher = adds_later ? nullptr : watcher};
   const bool ways_around = !tiles.has_matrix_unit();
   const bool unit_stride = shape.stride[0] == 1 && shape.stride[1] == 1;
   if (ways_around && suits_winograd(shape, kInputGradientsWorth)) {
@@ -207,7 +214,7 @@ at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const 
   } else {
     planes_gradient(dy, w, shape, to, tiles);
   }
-  return adds_later ? add_onto(dx, onto, shape) : dx;
+  return adds_later ? add_gradient(dx, other) : dx;
 }
 
 }  // namespace lowtide::integer

@@ -2,7 +2,7 @@
 
 #include "lowtide/base/lanes.h"
 #include "lowtide/base/simd.h"
-#include "lowtide/engine/image_watcher.h"
+#include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/dense.h"
 #include "lowtide/engine/integer/products.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lowtide/base/fetch.h"
-#include "lowtide/engine/image_watcher.h"
+#include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/engine/integer/pack.h"
 #include "lowtide/engine/integer/plan.h"
 #include "lowtide/engine/integer/scratch.h"

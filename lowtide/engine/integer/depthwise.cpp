@@ -4,7 +4,7 @@
 #include <mutex>
 #include <vector>
 
-#include "lowtide/engine/image_watcher.h"
+#include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/plan.h"

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/engine/engine.h"
 #include "lowtide/engine/integer/tiles.h"
 
@@ -16,7 +17,7 @@ at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape
 at::Tensor conv2d_winograd(const Quantized& x, const Quantized& w, const ConvShape& shape,
                            ImageWatcher* watcher, const TileKernels& tiles);
 at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                 const at::Tensor& onto, ImageWatcher* watcher, const TileKernels& tiles);
+                                 const OtherGradient& other, ImageWatcher* watcher, const TileKernels& tiles);
 // What it calls for some shapes, with where the result goes.
 struct GradientTarget {
   at::Tensor dx;

@@ -2,8 +2,7 @@
 
 #include "lowtide/base/fetch.h"
 #include "lowtide/base/simd.h"
-#include "lowtide/nn/norm_layout.h"
-#include "lowtide/nn/placeholder.h"
+#include "lowtide/engine/cpu/norm_layout.h"
 
 namespace lowtide::cpu {
 namespace {
@@ -32,14 +31,15 @@ LOWTIDE_SIMD void gradient_sums(const BackSpan& span, std::int64_t n, std::int64
   const std::int64_t whole = n / kStrip * kStrip;
   std::fill_n(lanes.sum, period, 0.0f);
   std::fill_n(lanes.product, period, 0.0f);
-  std::fill_n(lanes.low, period, Extremes{}.low);
-  std::fill_n(lanes.high, period, Extremes{}.high);
+  std::fill_n(lanes.low, period, Extremes::of_none().min);
+  std::fill_n(lanes.high, period, Extremes::of_none().max);
   for (std::int64_t strip = 0; strip < std::min(period, whole); strip += kStrip) {
-    LOWTIDE_LOAD_MAP(map, strip)
+    MapStrip m;
+    LOWTIDE_LOAD_MAP(m, map, strip)
     Floats sums[kStripVectors]{}, products[kStripVectors]{}, low[kStripVectors], high[kStripVectors];
     for (int k = 0; k < kStripVectors; ++k) {
-      low[k] = Floats{} + Extremes{}.low;
-      high[k] = Floats{} + Extremes{}.high;
+      low[k] = Floats{} + Extremes::of_none().min;
+      high[k] = Floats{} + Extremes::of_none().max;
     }
     for (std::int64_t i = strip, row = strip; i < whole; row += period) {
       Ints signs[kStripVectors]{};
@@ -51,12 +51,12 @@ LOWTIDE_SIMD void gradient_sums(const BackSpan& span, std::int64_t n, std::int64
       for (std::int32_t bit = 1; bit < 1 << kSignsAByte && i < whole; bit <<= 1, i += period) {
         for (int k = 0; k < kStripVectors; ++k) {
           Floats g = LOWTIDE_LOAD(Floats, span.gradient + i + k * kSimdLanes);
-          const Floats distance = LOWTIDE_LOAD(Floats, span.x + i + k * kSimdLanes) - mean[k];
+          const Floats distance = LOWTIDE_LOAD(Floats, span.x + i + k * kSimdLanes) - m.mean[k];
           if constexpr (kSigns == Signs::kStored) {
             g = (signs[k] & bit) != 0 ? g : Floats{};
             LOWTIDE_STORE(span.masked + i + k * kSimdLanes, g);
           } else if constexpr (kSigns == Signs::kFromInput) {
-            g = distance * factor[k] + bias[k] > Floats{} ? g : Floats{};
+            g = distance * m.factor[k] + m.bias[k] > Floats{} ? g : Floats{};
           }
           sums[k] += g;
           products[k] += g * distance;
@@ -101,7 +101,7 @@ struct GradientTerms {
 LOWTIDE_SIMD void bound_gradient(const float* least, const float* most, const float* reach,
                                  const float* shift, const float* slope, const float* factor,
                                  std::int64_t period, Extremes& bounds) {
-  Floats low = Floats{} + bounds.low, high = Floats{} + bounds.high, poison{};
+  Floats low = Floats{} + bounds.min, high = Floats{} + bounds.max, poison{};
   for (std::int64_t i = 0; i < period; i += kSimdLanes) {
     const Floats steep = LOWTIDE_LOAD(Floats, slope + i), by = LOWTIDE_LOAD(Floats, shift + i);
     const Floats spread = LOWTIDE_LOAD(Floats, reach + i) * (steep < Floats{} ? -steep : steep);
@@ -114,9 +114,7 @@ LOWTIDE_SIMD void bound_gradient(const float* least, const float* most, const fl
     poison += (a + b) * 0.0f;
   }
   for (int k = 0; k < kSimdLanes; ++k) {
-    bounds.low = std::min(bounds.low, low[k]);
-    bounds.high = std::max(bounds.high, high[k]);
-    bounds.poison += poison[k];
+    bounds.join({low[k], high[k], poison[k]});
   }
 }
 
@@ -124,9 +122,10 @@ template <bool kMasks, bool kWrites, bool kMeasures>
 LOWTIDE_SIMD void input_gradient(const GradientTerms& of, std::int64_t n, std::int64_t period,
                                  const MapPointers& map, float* dx, Extremes& extremes) {
   const std::int64_t whole = n / kStrip * kStrip;
-  Floats low = Floats{} + extremes.low, high = Floats{} + extremes.high, poison{};
+  Floats low = Floats{} + extremes.min, high = Floats{} + extremes.max, poison{};
   for (std::int64_t strip = 0; strip < std::min(period, whole); strip += kStrip) {
-    LOWTIDE_LOAD_MAP(map, strip)
+    MapStrip m;
+    LOWTIDE_LOAD_MAP(m, map, strip)
     Floats shift[kStripVectors], slope[kStripVectors];
     for (int k = 0; k < kStripVectors; ++k) {
       shift[k] = LOWTIDE_LOAD(Floats, of.shift + strip + k * kSimdLanes);
@@ -135,9 +134,9 @@ LOWTIDE_SIMD void input_gradient(const GradientTerms& of, std::int64_t n, std::i
     for (std::int64_t i = strip; i < whole; i += period) {
       for (int k = 0; k < kStripVectors; ++k) {
         Floats g = LOWTIDE_LOAD(Floats, of.gradient + i + k * kSimdLanes);
-        const Floats distance = LOWTIDE_LOAD(Floats, of.x + i + k * kSimdLanes) - mean[k];
-        if constexpr (kMasks) g = distance * factor[k] + bias[k] > Floats{} ? g : Floats{};
-        const Floats d = factor[k] * (g - shift[k] - distance * slope[k]);
+        const Floats distance = LOWTIDE_LOAD(Floats, of.x + i + k * kSimdLanes) - m.mean[k];
+        if constexpr (kMasks) g = distance * m.factor[k] + m.bias[k] > Floats{} ? g : Floats{};
+        const Floats d = m.factor[k] * (g - shift[k] - distance * slope[k]);
         if constexpr (kMeasures) {
           low = d < low ? d : low;
           high = d > high ? d : high;
@@ -150,15 +149,11 @@ LOWTIDE_SIMD void input_gradient(const GradientTerms& of, std::int64_t n, std::i
   for (std::int64_t i = whole, lane = whole % period; i < n; ++i, ++lane) {
     const float g = !kMasks || mapped(of.x[i], map, lane) > 0 ? of.gradient[i] : 0.0f;
     const float d = map.factor[lane] * (g - of.shift[lane] - (of.x[i] - map.mean[lane]) * of.slope[lane]);
-    extremes.low = std::min(extremes.low, d);
-    extremes.high = std::max(extremes.high, d);
-    extremes.poison += d * 0.0f;
+    extremes.include(d);
     if constexpr (kWrites) dx[i] = d;
   }
   for (int k = 0; k < kSimdLanes; ++k) {
-    extremes.low = std::min(extremes.low, low[k]);
-    extremes.high = std::max(extremes.high, high[k]);
-    extremes.poison += poison[k];
+    extremes.join({low[k], high[k], poison[k]});
   }
 }
 
@@ -183,12 +178,11 @@ MapBackward::MapBackward(at::Tensor x, const ChannelMap& map, ChannelScatter sca
 MapBackward::~MapBackward() = default;
 
 void MapBackward::begin(const at::Tensor& gradient) {
-  watched_ = gradient;
-  watched_version_ = gradient._version();
+  if (layout_->by_image()) watched_ = gradient;
 }
 
 void MapBackward::image(std::int64_t index) {
-  if (!layout_->by_image()) return;
+  if (!watched_.defined()) return;
   float* gradient = watched_.data_ptr<float>();
   for (std::int64_t i = layout_->first_chunk(index); i < layout_->first_chunk(index + 1); ++i) {
     take(i, gradient, gradient);
@@ -224,10 +218,9 @@ struct MapBackward::Terms {
 
 MapGradients MapBackward::of(const at::Tensor& gradient, bool wants_residual,
                              const std::optional<StretchEncoder::Format>& as_codes) {
-  const bool watched = layout_->by_image() && watched_.defined() &&
-                       gradient.data_ptr() == watched_.data_ptr() && gradient._version() == watched_version_;
+  LOWTIDE_CHECK(!watched_.defined() || watched_.is_same(gradient), "another gradient was watched");
   at::Tensor masked = gradient;
-  if (!watched) {
+  if (!watched_.defined()) {
     // Others may hold the gradient: what ReLU lets pass of it goes into memory of its own.
     if (positive_.defined()) masked = at::empty_like(x_);
     for_each_chunk(*layout_, [&](std::int64_t i, std::int64_t, std::int64_t) {
@@ -238,7 +231,6 @@ MapGradients MapBackward::of(const at::Tensor& gradient, bool wants_residual,
   if (wants_residual) result.residual = masked;
   const Terms terms = finish_sums(masked, result);
   if (as_codes) {
-    result.input = placeholder(x_.sizes());
     result.input_range = range_of_gradient(terms);
     result.input_codes = encode_gradient(terms, result.input_range, *as_codes);
   } else {
@@ -262,10 +254,12 @@ MapBackward::Terms MapBackward::finish_sums(const at::Tensor& masked, MapGradien
   }
   for (std::size_t c = 0; c < channels; ++c) {
     const double sum = sums[c], product = products[c];
-    // With x̂ = (x - mean) / deviation: dγ = Σ g x̂, dβ = Σ g, dx = γ / deviation (g - dβ / n - x̂ dγ / n).
+    // With x̂ = (x - mean) / deviation: dγ = Σ g x̂, dβ = Σ g, dx = γ / deviation (g - dβ / n - x̂ dγ / n); the last two terms
+    // come from the mean and the deviation, where those are the batch's own.
     const double inverse = scatter_.inverse_deviation[c], n = static_cast<double>(rows);
     weight[c] = static_cast<float>(product * inverse);
     bias[c] = static_cast<float>(sum);
+    if (!scatter_.of_batch) continue;
     shift[c] = static_cast<float>(sum / n);
     slope[c] = static_cast<float>(product * inverse * inverse / n);
   }
@@ -278,7 +272,7 @@ MapBackward::Terms MapBackward::finish_sums(const at::Tensor& masked, MapGradien
 // a hundred are left.
 Range MapBackward::range_of_gradient(const Terms& terms) const {
   const std::vector<float> reach = layout_->spread(scatter_.reach);
-  std::vector<Extremes> bounds(static_cast<std::size_t>(layout_->chunks)), met;
+  std::vector<Extremes> bounds(static_cast<std::size_t>(layout_->chunks), Extremes::of_none()), met;
   for (std::int64_t i = 0; i < layout_->chunks; ++i) {
     const std::int64_t at = i * layout_->period;
     bound_gradient(low_.get() + at, high_.get() + at, reach.data(), terms.shift.data(), terms.slope.data(),
@@ -287,7 +281,7 @@ Range MapBackward::range_of_gradient(const Terms& terms) const {
   const auto compute = masks() ? input_gradient<true, false, true> : input_gradient<false, false, true>;
   const auto look_at = [&](const std::vector<std::size_t>& chunks) {
     const std::size_t before = met.size();
-    met.resize(before + chunks.size());
+    met.resize(before + chunks.size(), Extremes::of_none());
     for_each_piece(static_cast<std::int64_t>(chunks.size()), 1, [&](std::int64_t i) {
       const auto k = static_cast<std::size_t>(i);
       const auto chunk = static_cast<std::int64_t>(chunks[k]);
@@ -296,13 +290,13 @@ Range MapBackward::range_of_gradient(const Terms& terms) const {
     });
   };
   const auto index_of = [&](auto chunk) { return static_cast<std::size_t>(chunk - bounds.begin()); };
-  look_at({index_of(std::ranges::min_element(bounds, {}, &Extremes::low)),
-           index_of(std::ranges::max_element(bounds, {}, &Extremes::high))});
-  const float low = std::min(met[0].low, met[1].low), high = std::max(met[0].high, met[1].high);
+  look_at({index_of(std::ranges::min_element(bounds, {}, &Extremes::min)),
+           index_of(std::ranges::max_element(bounds, {}, &Extremes::max))});
+  const float low = std::min(met[0].min, met[1].min), high = std::max(met[0].max, met[1].max);
   std::vector<std::size_t> wider;
   for (std::size_t i = 0; i < bounds.size(); ++i) {
     // What is not a number is looked at too.
-    const bool within = bounds[i].low >= low && bounds[i].high <= high && bounds[i].poison == 0;
+    const bool within = bounds[i].min >= low && bounds[i].max <= high && bounds[i].poison == 0;
     if (!within) wider.push_back(i);
   }
   look_at(wider);
@@ -311,7 +305,7 @@ Range MapBackward::range_of_gradient(const Terms& terms) const {
 
 Range MapBackward::write_gradient(const Terms& terms, float* dx) const {
   const auto compute = masks() ? input_gradient<true, true, true> : input_gradient<false, true, true>;
-  std::vector<Extremes> extremes(static_cast<std::size_t>(layout_->chunks));
+  std::vector<Extremes> extremes(static_cast<std::size_t>(layout_->chunks), Extremes::of_none());
   for_each_chunk(*layout_, [&](std::int64_t i, std::int64_t begin, std::int64_t n) {
     compute(terms.from(begin), n, layout_->period, *tables_, dx + begin,
             extremes[static_cast<std::size_t>(i)]);
@@ -323,14 +317,13 @@ Quantized MapBackward::encode_gradient(const Terms& terms, const Range& range,
                                        const StretchEncoder::Format& format) const {
   const StretchEncoder encoder(x_, range, format);
   const auto compute = masks() ? input_gradient<true, true, false> : input_gradient<false, true, false>;
-  // Floats and noise of so many stay in the first-level cache. What the next need is fetched in between, while noise is drawn.
-  constexpr std::int64_t kFirstLevel = 2048, kBetweenFetches = 256;
-  const std::int64_t block = kSignsAByte * layout_->period;
-  const std::int64_t at_once = std::max(kFirstLevel / block, std::int64_t{1}) * block;
+  constexpr std::int64_t kBetweenFetches =
+      256;  // what the next need is fetched in between, while noise is drawn
+  const std::int64_t at_once = layout_->first_level();
   for_each_chunk(*layout_, [&](std::int64_t, std::int64_t begin, std::int64_t n) {
     thread_local std::vector<float> dx;
     dx.resize(static_cast<std::size_t>(at_once));
-    Extremes not_measured;
+    Extremes not_measured = Extremes::of_none();
     for (std::int64_t from = begin; from < begin + n; from += at_once) {
       const std::int64_t count = std::min(at_once, begin + n - from);
       compute(terms.from(from), count, layout_->period, *tables_, dx.data(), not_measured);

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "lowtide/base/simd.h"
-#include "lowtide/nn/norm_layout.h"
+#include "lowtide/engine/cpu/norm_layout.h"
 
 namespace lowtide::cpu {
 namespace {
@@ -117,6 +117,11 @@ LOWTIDE_SIMD void add_extremes(std::int64_t lanes, const float* low, const float
 }  // namespace
 
 void ChannelMoments::begin(const at::Tensor& x) {
+  start(x);
+  watched_ = layout_->by_image();
+}
+
+void ChannelMoments::start(const at::Tensor& x) {
   x_ = x.data_ptr<float>();
   layout_ = std::make_unique<Layout>(x);
   for (LaneTable* table : {&origin_, &sum_, &squares_, &low_, &high_}) *table = layout_->table();
@@ -136,9 +141,9 @@ void ChannelMoments::take(std::int64_t chunk) {
 }
 
 ChannelStatistics ChannelMoments::of(const at::Tensor& x) {
-  const bool watched = layout_ && layout_->by_image() && x.data_ptr() == x_;
-  if (!watched) {
-    begin(x);
+  LOWTIDE_CHECK(!watched_ || x.data_ptr() == x_, "another tensor was watched");
+  if (!watched_) {
+    start(x);
     for_each_chunk(*layout_, [&](std::int64_t i, std::int64_t, std::int64_t) { take(i); });
   }
   return joined();
@@ -150,7 +155,7 @@ ChannelStatistics ChannelMoments::joined() const {
   const auto lanes = static_cast<std::size_t>(layout_->period),
              channels = static_cast<std::size_t>(layout_->channels);
   std::vector<double> counts(lanes), sums(lanes), squares(lanes);
-  std::vector<float> low(lanes, Extremes{}.low), high(lanes, Extremes{}.high);
+  std::vector<float> low(lanes, Extremes::of_none().min), high(lanes, Extremes::of_none().max);
   for_each_stretch(*layout_, [&](const LaneStretch& s) {
     add_sums(s, origin_.get() + s.at, sum_.get() + s.at, counts.data() + s.lane, sums.data() + s.lane);
     add_extremes(s.lanes, low_.get() + s.at, high_.get() + s.at, low.data() + s.lane, high.data() + s.lane);

@@ -10,7 +10,8 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/lanes.h"
-#include "lowtide/nn/norm_kernels.h"
+#include "lowtide/engine/cpu/norm_kernels.h"
+#include "lowtide/quant/extremes.h"
 #include "lowtide/quant/one_number.h"
 #include "lowtide/quant/pieces.h"
 
@@ -61,6 +62,13 @@ struct Layout {
   std::int64_t signs_begin(std::int64_t i) const { return i * (chunk / kSignsAByte); }
   std::int64_t sign_bytes() const { return chunks * (chunk / kSignsAByte); }
 
+  // Elements whose floats and noise stay in the first-level cache: whole blocks of periods.
+  std::int64_t first_level() const {
+    constexpr std::int64_t kElements = 2048;
+    const std::int64_t block = kSignsAByte * period;
+    return std::max(kElements / block, std::int64_t{1}) * block;
+  }
+
   LaneTable table() const {
     return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(chunks * period));
   }
@@ -110,33 +118,27 @@ struct MapPointers {
         floor(tables.floor) {}
 };
 
-// The map's constants for the vectors of a strip, in registers. A macro, as those of lanes.h.
-#define LOWTIDE_LOAD_MAP(map, strip)                                           \
-  Floats mean[kStripVectors], factor[kStripVectors], bias[kStripVectors];      \
-  for (int k = 0; k < kStripVectors; ++k) {                                    \
-    mean[k] = LOWTIDE_LOAD(Floats, (map).mean + (strip) + k * kSimdLanes);     \
-    factor[k] = LOWTIDE_LOAD(Floats, (map).factor + (strip) + k * kSimdLanes); \
-    bias[k] = LOWTIDE_LOAD(Floats, (map).bias + (strip) + k * kSimdLanes);     \
+// The map's constants for the vectors of a strip, in registers.
+struct MapStrip {
+  Floats mean[kStripVectors], factor[kStripVectors], bias[kStripVectors];
+};
+
+// Fills a MapStrip. A macro, as those of lanes.h: a function would not be inlined into code for other instructions.
+#define LOWTIDE_LOAD_MAP(to, map, strip)                                            \
+  for (int k = 0; k < kStripVectors; ++k) {                                         \
+    (to).mean[k] = LOWTIDE_LOAD(Floats, (map).mean + (strip) + k * kSimdLanes);     \
+    (to).factor[k] = LOWTIDE_LOAD(Floats, (map).factor + (strip) + k * kSimdLanes); \
+    (to).bias[k] = LOWTIDE_LOAD(Floats, (map).bias + (strip) + k * kSimdLanes);     \
   }
 
 inline float mapped(float x, const MapPointers& map, std::int64_t lane) {
   return (x - map.mean[lane]) * map.factor[lane] + map.bias[lane];
 }
 
-struct Extremes {
-  float low = std::numeric_limits<float>::infinity();
-  float high = -std::numeric_limits<float>::infinity();
-  float poison = 0;  // NaN once anything was not finite
-};
-
 inline Range range_of(const std::vector<Extremes>& parts) {
-  Extremes all;
-  for (const Extremes& part : parts) {
-    all.low = std::min(all.low, part.low);
-    all.high = std::max(all.high, part.high);
-    all.poison += part.poison;
-  }
-  return {one_number(all.low + all.poison), one_number(all.high - all.low + all.poison)};
+  Extremes all = Extremes::of_none();
+  for (const Extremes& part : parts) all.join(part);
+  return {one_number(all.least()), one_number(all.range())};
 }
 
 }  // namespace lowtide::cpu

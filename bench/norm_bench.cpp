@@ -3,7 +3,7 @@
 #include <benchmark/benchmark.h>
 #include <torch/torch.h>
 
-#include "lowtide/nn/batch_norm.h"
+#include "lowtide/engine/cpu/normalisation.h"
 
 namespace lowtide {
 namespace {
@@ -16,9 +16,19 @@ struct Problem {
   torch::Tensor dy = torch::randn({128, 16, 32, 32}).contiguous(torch::MemoryFormat::ChannelsLast);
 };
 
+// Statistics, normalisation, and the gradients of both.
 void ours(benchmark::State& state) {
   Problem p;
-  for (auto _ : state) batch_norm(p.x, p.weight, p.bias, p.mean, p.variance, true, 0.1).backward(p.dy);
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor x = p.x.detach();
+  const NormParameters parameters{p.weight.detach(), p.bias.detach(), p.mean, p.variance, true, 0.1};
+  for (auto _ : state) {
+    const cpu::ChannelStatistics statistics = cpu::ChannelMoments().of(x);
+    const cpu::Normalisation norm =
+        cpu::start_normalisation(parameters, /*relu=*/false, x.numel() / x.size(1), &statistics);
+    benchmark::DoNotOptimize(cpu::map_and_add(x, norm.map, {}).value);
+    benchmark::DoNotOptimize(cpu::MapBackward(x, norm.map, norm.scatter, {}).of(p.dy, false).input);
+  }
 }
 BENCHMARK(ours)->Name("batch_norm/ours")->Unit(benchmark::kMillisecond)->UseRealTime();
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "lowtide/engine/image_watcher.h"
+#include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/quant/quantizer.h"
 
 namespace lowtide::cpu {
@@ -35,14 +35,16 @@ class ChannelMoments final : public ImageWatcher {
   void begin(const at::Tensor& x) override;
   void image(std::int64_t index) override;
 
-  // Of the tensor that was watched; of another one by going through it now.
+  // Of the tensor that was watched; where none was, by going through x now.
   ChannelStatistics of(const at::Tensor& x);
 
  private:
+  void start(const at::Tensor& x);
   void take(std::int64_t chunk);
   ChannelStatistics joined() const;
 
-  const float* x_ = nullptr;  // not the tensor: whoever computes it may own this
+  const float* x_ = nullptr;
+  bool watched_ = false;
   std::unique_ptr<Layout> layout_;
   LaneTable origin_, sum_, squares_, low_, high_;
 };
@@ -69,15 +71,16 @@ struct MappedSum {
 };
 MappedSum map_and_add(const at::Tensor& x, const ChannelMap& map, const at::Tensor& residual);
 
-// How far a channel's numbers lie from their mean.
+// How far a channel's numbers lie from the mean they are normalised by.
 struct ChannelScatter {
   std::vector<float> inverse_deviation;
   std::vector<float> reach;  // the greatest |x - mean|
+  bool of_batch = true;      // mean and deviation are those of x itself, and move with it
 };
 
-// The gradient at x from that at the result, through ReLU and normalisation by the batch's own statistics.
+// The gradient at x from that at the result, through ReLU and normalisation.
 struct MapGradients {
-  at::Tensor input;       // where its codes were asked for, a placeholder of NaN that takes no memory
+  at::Tensor input;       // undefined where its codes were asked for
   Quantized input_codes;  // undefined unless asked for
   Range input_range;
   at::Tensor weight, bias;
@@ -95,7 +98,7 @@ class MapBackward final : public ImageWatcher {
   void image(std::int64_t index) override;
   const float* beside(std::int64_t index) const override;
 
-  // From the gradient that was watched; from another one by going through it now.
+  // From the gradient that was watched; where none was, by going through this one now.
   MapGradients of(const at::Tensor& gradient, bool wants_residual,
                   const std::optional<StretchEncoder::Format>& as_codes = std::nullopt);
 
@@ -116,7 +119,6 @@ class MapBackward final : public ImageWatcher {
   const std::unique_ptr<const MapTables> tables_;
   LaneTable sum_, product_, low_, high_;
   at::Tensor watched_;
-  std::int64_t watched_version_ = 0;
 };
 
 }  // namespace lowtide::cpu

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <cstdint>
+
+#include "lowtide/engine/conv_shape.h"
+#include "lowtide/engine/layer_error.h"
+#include "lowtide/quant/activation.h"
+
+namespace lowtide {
+
+inline constexpr double kNormEpsilon = 1e-5;
+
+// A batch normalisation's parameters and running statistics, a number a channel each, and how one call uses them.
+struct NormParameters {
+  at::Tensor weight, bias, running_mean, running_variance;
+  bool uses_batch =
+      false;  // normalises by the batch's own statistics, which move the running ones; else by those
+  double momentum = 0;  // of the running statistics
+};
+
+// What is convolved and normalised, and what will be asked of it.
+struct ConvNormCall {
+  Quantized input, weight;
+  ConvShape shape;
+  NormParameters norm;
+  bool relu = true;        // after the normalisation, or after the sum with a residual
+  bool measures = true;    // ranges will be asked for
+  bool keeps = true;       // a backward pass follows
+  bool recompute = false;  // for that, the convolution's output is computed again rather than kept
+};
+
+// A gradient at the same input that another reader of it has computed: at every pixel, or only at those a stride apart,
+// from the first on, where that reader is a 1×1 convolution with a stride.
+struct OtherGradient {
+  at::Tensor value;  // undefined where there is none; may be written over
+  std::array<std::int64_t, 2> stride{1, 1};
+};
+
+struct NormGradients {
+  LayerError error;  // at the convolution's output
+  at::Tensor weight, bias;
+  at::Tensor residual;  // at what was added, undefined unless asked for
+};
+
+// A convolution and the batch normalisation that follows, in one step of training: the passes over memory that a trunk is
+// made of. What an engine needs on the way back, it keeps in here; nobody else looks inside. Forward it serves once, by
+// encode() or by add(); then backward once.
+class ConvNorm {
+ public:
+  virtual ~ConvNorm() = default;
+
+  // Of the convolution alone; may be called until encode() or add().
+  virtual const at::Tensor& output() const = 0;
+
+  // After normalisation and ReLU, without a residual.
+  virtual Range range() = 0;
+  // The codes of that, for the next convolution.
+  virtual Quantized encode(const Range& range, int bits) = 0;
+  // normalisation + residual (where there is one), then ReLU; with its range where that comes at no cost.
+  virtual Activation add(const at::Tensor& residual) = 0;
+
+  // From the gradient at the result to the error at the convolution's output.
+  virtual NormGradients norm_gradient(const at::Tensor& gradient, const ErrorFormat& format,
+                                      bool wants_residual) = 0;
+  virtual at::Tensor weight_gradient(const Quantized& error) = 0;
+  // Added to `other`. `producer` is what made the input, where that is known: it will be handed this gradient next, and may
+  // take the sums that it needs of it while it is computed.
+  virtual at::Tensor input_gradient(const Quantized& error, const OtherGradient& other,
+                                    ConvNorm* producer) = 0;
+};
+
+}  // namespace lowtide

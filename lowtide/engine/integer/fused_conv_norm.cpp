@@ -1,0 +1,88 @@
+#include "lowtide/engine/integer/fused_conv_norm.h"
+
+#include <optional>
+#include <utility>
+
+namespace lowtide::integer {
+namespace {
+
+bool is_bytes(int bits) { return !is_float_bits(bits) && bits <= kByteBits; }
+
+// Whether a convolution's output had better be computed again for the backward pass than kept.
+bool is_cheap(const ConvNormCall& call) {
+  if (!is_bytes(call.input.bits)) return false;
+  // A core does 200 products of bytes in the time it takes to fetch four floats from memory: up to eight quads an
+  // element, computing costs no more than keeping.
+  constexpr std::int64_t kQuad = 4, kCheapQuads = 8;
+  const auto& weight = call.shape.weight;
+  const std::int64_t quads = (weight[1] + kQuad - 1) / kQuad * weight[2] * weight[3];
+  return call.shape.groups == 1 && quads <= kCheapQuads;
+}
+
+}  // namespace
+
+FusedConvNorm::FusedConvNorm(const IntegerEngine& engine, ConvNormCall call)
+    : engine_(engine), call_(std::move(call)) {
+  const bool takes_statistics = call_.measures || call_.norm.uses_batch;
+  cpu::ChannelMoments moments;
+  y_ = dense(engine_.conv2d(call_.input, call_.weight, call_.shape, takes_statistics ? &moments : nullptr));
+  if (takes_statistics) statistics_ = moments.of(y_);
+  norm_ = cpu::start_normalisation(call_.norm, call_.relu, y_.numel() / y_.size(1),
+                                   takes_statistics ? &statistics_ : nullptr);
+}
+
+Range FusedConvNorm::range() { return norm_.map.range(statistics_); }
+
+Quantized FusedConvNorm::encode(const Range& range, int bits) {
+  Quantized codes = is_bytes(bits) ? cpu::encode_mapped(y_, norm_.map, range, bits)
+                                   : lowtide::encode(cpu::map_and_add(y_, norm_.map, {}).value, range, bits);
+  keep_for_backward();
+  return codes;
+}
+
+Activation FusedConvNorm::add(const at::Tensor& residual) {
+  cpu::MappedSum sum = cpu::map_and_add(y_, norm_.map, residual);
+  if (call_.keeps) positive_ = std::move(sum.positive);
+  keep_for_backward();
+  return {std::move(sum.value), std::move(sum.range)};
+}
+
+void FusedConvNorm::keep_for_backward() {
+  statistics_ = {};
+  if (!call_.keeps || call_.recompute || is_cheap(call_)) y_.reset();
+}
+
+cpu::MapBackward& FusedConvNorm::backward() {
+  if (!backward_) {
+    const at::Tensor y =
+        y_.defined() ? std::move(y_) : engine_.conv2d(call_.input, call_.weight, call_.shape);
+    backward_ = std::make_unique<cpu::MapBackward>(dense(y), norm_.map, norm_.scatter, std::move(positive_));
+  }
+  return *backward_;
+}
+
+NormGradients FusedConvNorm::norm_gradient(const at::Tensor& gradient, const ErrorFormat& format,
+                                           bool wants_residual) {
+  const StretchEncoder::Format codes{format.bits, format.noise};
+  const bool as_codes = !format.bifurcate && codes.fits();
+  cpu::MapGradients result =
+      backward().of(dense(gradient), wants_residual,
+                    as_codes ? std::optional<StretchEncoder::Format>(codes) : std::nullopt);
+  backward_.reset();
+  const LayerError error = as_codes ? LayerError{result.input_codes, result.input_codes}
+                                    : quantise_error(result.input, format, result.input_range);
+  return {error, result.weight, result.bias, result.residual};
+}
+
+at::Tensor FusedConvNorm::weight_gradient(const Quantized& error) {
+  return engine_.conv2d_weight_gradient(error, call_.input, call_.shape);
+}
+
+at::Tensor FusedConvNorm::input_gradient(const Quantized& error, const OtherGradient& other,
+                                         ConvNorm* producer) {
+  auto* before = dynamic_cast<FusedConvNorm*>(producer);
+  return engine_.conv2d_input_gradient(error, call_.weight, call_.shape, other,
+                                       before ? &before->backward() : nullptr);
+}
+
+}  // namespace lowtide::integer

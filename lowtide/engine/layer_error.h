@@ -1,0 +1,23 @@
+#pragma once
+
+#include "lowtide/quant/quantizer.h"
+
+namespace lowtide {
+
+// How the gradient at a layer's output is quantised before it is multiplied.
+struct ErrorFormat {
+  int bits = 0;
+  Noise noise = Noise::none();
+  bool bifurcate = false;  // the weight gradient's error stays float (Banner et al. 2018, section 5)
+};
+
+// The error that feeds a layer's two gradients: the gradient at its output, quantised.
+struct LayerError {
+  Quantized for_input;
+  Quantized for_weight;  // the float gradient itself where the format bifurcates
+};
+
+// With one range for all where `range` does not say otherwise. The only place where errors are quantised that exist as floats.
+LayerError quantise_error(const at::Tensor& gradient, const ErrorFormat& format, const Range& range = {});
+
+}  // namespace lowtide

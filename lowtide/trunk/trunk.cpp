@@ -1,0 +1,241 @@
+#include "lowtide/trunk/trunk.h"
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <utility>
+
+#include "lowtide/base/error.h"
+#include "lowtide/engine/pixels_apart.h"
+
+namespace lowtide {
+namespace {
+
+using torch::autograd::variable_list;
+
+const Range& measured(Activation& x) {
+  if (!x.range.min.defined()) x.range = measure_range(x.value, RangeGroup::kTensor);
+  return x.range;
+}
+
+// A stage in one step of training.
+class StageCall {
+ public:
+  explicit StageCall(const ConvStage& stage) : stage_(stage), format_(stage.conv->format()) {}
+
+  // What its convolution is to read, given what is known of the range of that.
+  template <typename Measure>
+  Range input_range(const Measure& measure) {
+    ActivationRange& running = stage_.conv->input_range();
+    if (is_float_bits(bits())) return {};
+    return stage_.conv->is_training() ? running.track(measure()) : running.running();
+  }
+
+  void forward(const Quantized& input, bool keeps) {
+    ConvNormCall call;
+    call.input = input;
+    call.weight = stage_.conv->encoded_weight(bits());
+    call.shape = stage_.conv->shape(input.code.sizes());
+    const std::int64_t macs = call.shape.input[0] * call.shape.macs();
+    if (skips_pixels(call.shape)) {
+      call.input = pixels_apart(input, call.shape.stride);
+      call.shape = of_pixels_read(call.shape);
+    }
+    call.norm = stage_.norm->start_call();
+    call.relu = stage_.relu;
+    call.measures = stage_.conv->is_training();
+    call.keeps = keeps;
+    call.recompute = stage_.conv->execution().recompute;
+    passes_ = format_.engine->conv_norm(call);
+    stage_.conv->tell(passes_->output(), macs);
+  }
+
+  // From the gradient at the stage's result to the error that its convolution's gradients are made of. Those of its
+  // parameters go where the stage's parameters stand among a trunk's.
+  at::Tensor norm_backward(const at::Tensor& gradient, bool wants_residual, at::Tensor* parameters) {
+    NormGradients result = passes_->norm_gradient(gradient, format_.error(), wants_residual);
+    parameters[1] = std::move(result.weight);
+    parameters[2] = std::move(result.bias);
+    error_ = std::move(result.error);
+    return std::move(result.residual);
+  }
+
+  at::Tensor input_gradient(const OtherGradient& other, StageCall* producer) {
+    return passes_->input_gradient(error_.for_input, other, producer ? producer->passes_.get() : nullptr);
+  }
+
+  // The last that is asked of it.
+  void weight_backward(at::Tensor* parameters) {
+    parameters[0] = passes_->weight_gradient(error_.for_weight);
+    error_ = {};
+    passes_.reset();
+  }
+
+  int bits() const { return format_.bits.forward; }
+  ConvNorm& passes() { return *passes_; }
+  void release() { passes_.reset(); }
+  const ConvStage& stage() const { return stage_; }
+
+ private:
+  ConvStage stage_;
+  LayerFormat format_;
+  std::unique_ptr<ConvNorm> passes_;
+  LayerError error_;
+};
+
+// Where a stage's parameters stand among those of a trunk: the convolution's weight, the norm's weight and bias.
+constexpr std::size_t kParameters = 3;
+
+class BlockCall {
+ public:
+  explicit BlockCall(const ConvBlock& block) : adds_input_(block.adds_input) {
+    for (const ConvStage& stage : block.stages) stages_.emplace_back(stage);
+    if (block.projection) projection_.emplace(*block.projection);
+  }
+
+  std::size_t stages() const { return stages_.size() + (projection_ ? 1 : 0); }
+  StageCall& last() { return stages_.back(); }
+
+  Activation forward(Activation input, bool keeps) {
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      StageCall& stage = stages_[i];
+      if (i == 0) {
+        const Range range = stage.input_range([&] { return measured(input); });
+        stage.forward(input.encoded(range, stage.bits()), keeps);
+        continue;
+      }
+      ConvNorm& before = stages_[i - 1].passes();
+      const Range range = stage.input_range([&] { return before.range(); });
+      stage.forward(before.encode(range, stage.bits()), keeps);
+      if (!keeps) stages_[i - 1].release();
+    }
+    Activation sum = last().passes().add(residual(input, keeps));
+    if (!keeps) last().release();
+    return sum;
+  }
+
+  // The gradient at the input, where `needs_input_gradient`, from that at the output, which is written over where
+  // `owns_gradient`. `parameters` are of the stages, then of the projection.
+  at::Tensor backward(at::Tensor gradient, bool owns_gradient, bool needs_input_gradient, BlockCall* producer,
+                      at::Tensor* parameters) {
+    const bool has_shortcut = adds_input_ || projection_.has_value();
+    std::size_t i = stages_.size() - 1;
+    OtherGradient other;
+    other.value = last().norm_backward(gradient, has_shortcut, parameters + i * kParameters);
+    if (projection_) {
+      other =
+          projection_backward(other.value, needs_input_gradient, parameters + stages_.size() * kParameters);
+    } else if (!owns_gradient && other.value.is_same(gradient)) {
+      other.value = other.value.clone();
+    }
+    gradient.reset();
+    for (; i > 0; --i) {
+      const at::Tensor at_input = stages_[i].input_gradient({}, &stages_[i - 1]);
+      stages_[i].weight_backward(parameters + i * kParameters);
+      stages_[i - 1].norm_backward(at_input, /*wants_residual=*/false, parameters + (i - 1) * kParameters);
+    }
+    at::Tensor at_input;
+    if (needs_input_gradient) {
+      at_input = stages_[0].input_gradient(other, producer ? &producer->last() : nullptr);
+    }
+    stages_[0].weight_backward(parameters);
+    return at_input;
+  }
+
+ private:
+  at::Tensor residual(Activation& input, bool keeps) {
+    if (adds_input_) return input.value;
+    if (!projection_) return {};
+    const Range range = projection_->input_range([&] { return measured(input); });
+    projection_->forward(input.encoded(range, projection_->bits()), keeps);
+    at::Tensor projected = projection_->passes().add({}).value;
+    if (!keeps) projection_->release();
+    return projected;
+  }
+
+  OtherGradient projection_backward(const at::Tensor& gradient, bool needs_input_gradient,
+                                    at::Tensor* parameters) {
+    projection_->norm_backward(gradient, /*wants_residual=*/false, parameters);
+    OtherGradient other;
+    const std::int64_t stride = projection_->stage().conv->options.stride;
+    if (needs_input_gradient) other = {projection_->input_gradient({}, nullptr), {stride, stride}};
+    projection_->weight_backward(parameters);
+    return other;
+  }
+
+  bool adds_input_;
+  std::vector<StageCall> stages_;
+  std::optional<StageCall> projection_;
+};
+
+// One pass of a trunk, forward and back.
+struct TrunkCall : torch::CustomClassHolder {
+  std::vector<BlockCall> blocks;
+  bool needs_input_gradient = false;
+  bool keeps = false;  // what the backward pass needs
+  bool served = false;
+  Activation input;
+  Range output_range;
+
+  at::Tensor forward() {
+    Activation x = std::exchange(input, {});
+    for (BlockCall& block : blocks) x = block.forward(std::move(x), keeps);
+    output_range = x.range;
+    return x.value;
+  }
+
+  // Of the input, then of all parameters.
+  variable_list backward(at::Tensor gradient, std::size_t inputs) {
+    LOWTIDE_CHECK(!std::exchange(served, true), "a trunk's call serves one backward pass");
+    variable_list gradients(inputs);
+    std::size_t end = inputs;
+    for (std::size_t i = blocks.size(); i-- > 0;) {
+      end -= kParameters * blocks[i].stages();
+      const bool owns_gradient = i + 1 < blocks.size();  // the last block's may have other readers
+      gradient = blocks[i].backward(std::move(gradient), owns_gradient, i > 0 || needs_input_gradient,
+                                    i > 0 ? &blocks[i - 1] : nullptr, &gradients[end]);
+    }
+    gradients[0] = std::move(gradient);
+    return gradients;
+  }
+};
+
+class TrunkFunction : public torch::autograd::Function<TrunkFunction> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, at::TensorList inputs,
+                            const c10::intrusive_ptr<TrunkCall>& call) {
+    context->saved_data["inputs"] = static_cast<std::int64_t>(inputs.size());
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    return call->forward();
+  }
+
+  static variable_list backward(torch::autograd::AutogradContext* context, const variable_list& gradients) {
+    const auto call = c10::static_intrusive_pointer_cast<TrunkCall>(context->saved_data["call"].toCapsule());
+    variable_list result =
+        call->backward(gradients[0], static_cast<std::size_t>(context->saved_data["inputs"].toInt()));
+    result.emplace_back();  // of the call
+    return result;
+  }
+};
+
+}  // namespace
+
+Activation Trunk::forward(const Activation& x) const {
+  auto call = c10::make_intrusive<TrunkCall>();
+  variable_list inputs{x.value};
+  const auto add = [&](const ConvStage& stage) {
+    inputs.insert(inputs.end(), {stage.conv->weight, stage.norm->weight, stage.norm->bias});
+  };
+  for (const ConvBlock& block : blocks_) {
+    call->blocks.emplace_back(block);
+    for (const ConvStage& stage : block.stages) add(stage);
+    if (block.projection) add(*block.projection);
+  }
+  call->keeps = at::GradMode::is_enabled();
+  call->needs_input_gradient = x.value.requires_grad();
+  call->input = Activation(dense(x.value.detach()), x.range);
+  at::Tensor value = TrunkFunction::apply(at::TensorList(inputs), call);
+  return {std::move(value), call->output_range};
+}
+
+}  // namespace lowtide

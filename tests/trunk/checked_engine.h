@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lowtide/engine/engine.h"
+
+namespace lowtide {
+
+// An engine whose passes are each compared with the same in double precision, from the same operands. What the engine under
+// test computed goes on, so no difference grows from one pass to the next, and every tolerance follows from the rounding
+// of single sums.
+class CheckedEngine final : public Engine {
+ public:
+  explicit CheckedEngine(std::shared_ptr<const Engine> tested) : tested_(std::move(tested)) {}
+
+  std::string name() const override { return "checked " + tested_->name(); }
+  std::unique_ptr<ConvNorm> conv_norm(const ConvNormCall& call) const override;
+
+  at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const override;
+  at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w,
+                                   const ConvShape& shape) const override;
+  at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
+                                    const ConvShape& shape) const override;
+  at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override;
+  at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const override;
+
+ private:
+  std::shared_ptr<const Engine> tested_;
+};
+
+}  // namespace lowtide
