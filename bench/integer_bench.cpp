@@ -1,11 +1,12 @@
 // The integer engine's kernels: the tiles on what the nearest cache holds (the machine's limit), whole products of a
 // convolution, and the fused passes beside them, on the first group of a CIFAR ResNet (batch 128, 16 channels, 32×32).
 #include <benchmark/benchmark.h>
-#include <torch/torch.h>
+#include <torch/utils.h>
 
+#include "lowtide/base/torch.h"
+#include "lowtide/engine/cpu/norm_kernels.h"
 #include "lowtide/engine/integer.h"
 #include "lowtide/engine/integer/scratch.h"
-#include "lowtide/engine/cpu/norm_kernels.h"
 
 namespace lowtide {
 namespace {

@@ -1,8 +1,8 @@
 // Batch normalisation of the first group of a CIFAR ResNet, ours (independent of the number of threads) and
 // libtorch's.
 #include <benchmark/benchmark.h>
-#include <torch/torch.h>
 
+#include "lowtide/base/torch.h"
 #include "lowtide/engine/cpu/normalisation.h"
 
 namespace lowtide {

@@ -1,8 +1,8 @@
 // The passes of the quantiser over an activation of the first group of a CIFAR ResNet: batch 128, 16
 // channels, 32×32.
 #include <benchmark/benchmark.h>
-#include <torch/torch.h>
 
+#include "lowtide/base/torch.h"
 #include "lowtide/quant/quantizer.h"
 
 namespace lowtide {

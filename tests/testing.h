@@ -2,12 +2,12 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <cstdlib>
 #include <memory>
 #include <vector>
 
+#include "lowtide/base/torch.h"
 #include "lowtide/nn/execution.h"
 
 namespace lowtide {

@@ -1,11 +1,12 @@
 #include "lowtide/bench/layer_bench.h"
 
 #include <ATen/Parallel.h>
-#include <torch/torch.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <chrono>
 
+#include "lowtide/base/torch.h"
 #include "lowtide/engine/integer.h"
 #include "lowtide/engine/integer/scratch.h"
 #include "lowtide/models/image_model.h"

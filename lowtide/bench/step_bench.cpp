@@ -1,12 +1,14 @@
 #include "lowtide/bench/step_bench.h"
 
-#include <torch/torch.h>
+#include <torch/cuda.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <chrono>
 #include <functional>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/torch.h"
 #include "lowtide/bench/memory_meter.h"
 #include "lowtide/tasks/image_setup.h"
 #include "lowtide/tasks/setup.h"

@@ -1,10 +1,10 @@
 #include "lowtide/models/bert.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
 
 #include <limits>
 
+#include "lowtide/base/torch.h"
 #include "lowtide/nn/row_sums.h"
 
 namespace lowtide {

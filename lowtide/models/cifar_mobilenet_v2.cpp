@@ -1,7 +1,6 @@
 #include "lowtide/models/cifar_mobilenet_v2.h"
 
-#include <torch/torch.h>
-
+#include "lowtide/base/torch.h"
 #include "lowtide/nn/pixel_mean.h"
 #include "lowtide/nn/quant_linear.h"
 #include "lowtide/trunk/trunk.h"

@@ -1,10 +1,9 @@
 #include "lowtide/models/cifar_resnet.h"
 
-#include <torch/torch.h>
-
 #include <string>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/torch.h"
 #include "lowtide/nn/pixel_mean.h"
 #include "lowtide/nn/quant_linear.h"
 #include "lowtide/trunk/trunk.h"

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/torch.h>
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/suggest.h"
+#include "lowtide/base/torch.h"
 #include "lowtide/nn/quant_gat_conv.h"
 #include "lowtide/nn/tensor_norm.h"
 

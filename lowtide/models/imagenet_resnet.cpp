@@ -1,7 +1,6 @@
 #include "lowtide/models/imagenet_resnet.h"
 
-#include <torch/torch.h>
-
+#include "lowtide/base/torch.h"
 #include "lowtide/models/resnet_trunk.h"
 #include "lowtide/nn/pixel_mean.h"
 #include "lowtide/nn/quant_linear.h"

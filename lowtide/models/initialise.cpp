@@ -1,10 +1,11 @@
 #include "lowtide/models/initialise.h"
 
-#include <torch/torch.h>
+#include <torch/nn/modules/embedding.h>
 
 #include <cmath>
 #include <numbers>
 
+#include "lowtide/base/torch.h"
 #include "lowtide/models/lstm_language_model.h"
 #include "lowtide/nn/quant_conv2d.h"
 #include "lowtide/nn/quant_gat_conv.h"

@@ -1,7 +1,8 @@
 #include "lowtide/models/lstm_language_model.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+
+#include "lowtide/base/torch.h"
 
 namespace lowtide {
 

@@ -1,11 +1,10 @@
 #include "lowtide/models/resnet_trunk.h"
 
-#include <torch/torch.h>
-
 #include <algorithm>
 #include <string>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/torch.h"
 
 namespace lowtide {
 namespace {

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/torch.h>
 
 #include <cmath>
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/suggest.h"
+#include "lowtide/base/torch.h"
 #include "lowtide/models/anchors.h"
 #include "lowtide/models/image_model.h"
 #include "lowtide/nn/pointwise.h"

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/torch.h>
 
 #include <array>
 #include <cstring>
 #include <string_view>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/torch.h"
 #include "lowtide/io/safetensors.h"
 #include "lowtide/models/retinanet.h"
 

@@ -1,12 +1,12 @@
 #include "lowtide/models/transformer_language_model.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
 
 #include <cmath>
 #include <limits>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/torch.h"
 
 namespace lowtide {
 namespace {

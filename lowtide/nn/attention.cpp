@@ -1,10 +1,9 @@
 #include "lowtide/nn/attention.h"
 
-#include <torch/torch.h>
-
 #include <cmath>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/torch.h"
 
 namespace lowtide {
 namespace {

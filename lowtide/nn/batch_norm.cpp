@@ -1,6 +1,6 @@
 #include "lowtide/nn/batch_norm.h"
 
-#include <torch/torch.h>
+#include "lowtide/base/torch.h"
 
 namespace lowtide {
 

@@ -1,9 +1,9 @@
 #include "lowtide/nn/dropout.h"
 
 #include <ATen/Parallel.h>
-#include <torch/torch.h>
 
 #include "lowtide/base/simd.h"
+#include "lowtide/base/torch.h"
 
 namespace lowtide {
 namespace {

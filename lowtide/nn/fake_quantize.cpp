@@ -1,6 +1,6 @@
 #include "lowtide/nn/fake_quantize.h"
 
-#include <torch/torch.h>
+#include "lowtide/base/torch.h"
 
 namespace lowtide {
 namespace {

@@ -1,8 +1,8 @@
 #include "lowtide/nn/gather.h"
 
-#include <torch/torch.h>
-
 #include <algorithm>
+
+#include "lowtide/base/torch.h"
 
 namespace lowtide {
 namespace {

@@ -1,12 +1,12 @@
 #include "lowtide/nn/graph_functions.h"
 
 #include <ATen/Parallel.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "lowtide/base/simd.h"
+#include "lowtide/base/torch.h"
 #include "lowtide/nn/row_sums.h"
 
 namespace lowtide {

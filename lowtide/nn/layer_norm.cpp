@@ -1,7 +1,6 @@
 #include "lowtide/nn/layer_norm.h"
 
-#include <torch/torch.h>
-
+#include "lowtide/base/torch.h"
 #include "lowtide/nn/row_sums.h"
 
 namespace lowtide {

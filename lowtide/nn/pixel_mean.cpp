@@ -1,10 +1,9 @@
 #include "lowtide/nn/pixel_mean.h"
 
-#include <torch/torch.h>
-
 #include <algorithm>
 
 #include "lowtide/base/simd.h"
+#include "lowtide/base/torch.h"
 #include "lowtide/quant/pieces.h"
 
 namespace lowtide {

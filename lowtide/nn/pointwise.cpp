@@ -1,9 +1,8 @@
 #include "lowtide/nn/pointwise.h"
 
-#include <torch/torch.h>
-
 #include <algorithm>
 
+#include "lowtide/base/torch.h"
 #include "lowtide/quant/pieces.h"
 
 namespace lowtide {

@@ -1,7 +1,6 @@
 #include "lowtide/nn/quant_conv2d.h"
 
-#include <torch/torch.h>
-
+#include "lowtide/base/torch.h"
 #include "lowtide/nn/layer_call.h"
 #include "lowtide/nn/row_sums.h"
 

@@ -1,9 +1,8 @@
 #include "lowtide/nn/quant_gat_conv.h"
 
-#include <torch/torch.h>
-
 #include <algorithm>
 
+#include "lowtide/base/torch.h"
 #include "lowtide/nn/row_sums.h"
 
 namespace lowtide {

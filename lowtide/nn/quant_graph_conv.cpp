@@ -1,6 +1,6 @@
 #include "lowtide/nn/quant_graph_conv.h"
 
-#include <torch/torch.h>
+#include "lowtide/base/torch.h"
 
 namespace lowtide {
 namespace {

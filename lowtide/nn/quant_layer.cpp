@@ -1,10 +1,9 @@
 #include "lowtide/nn/quant_layer.h"
 
-#include <torch/torch.h>
-
 #include <utility>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/torch.h"
 
 namespace lowtide {
 

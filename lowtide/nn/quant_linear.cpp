@@ -1,7 +1,6 @@
 #include "lowtide/nn/quant_linear.h"
 
-#include <torch/torch.h>
-
+#include "lowtide/base/torch.h"
 #include "lowtide/base/torch_compat.h"
 #include "lowtide/nn/batch_error.h"
 #include "lowtide/nn/row_sums.h"

@@ -1,10 +1,9 @@
 #include "lowtide/nn/quant_lstm.h"
 
-#include <torch/torch.h>
-
 #include <utility>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/torch.h"
 #include "lowtide/nn/layer_call.h"
 #include "lowtide/nn/pointwise.h"
 #include "lowtide/nn/row_sums.h"

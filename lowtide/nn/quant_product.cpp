@@ -1,7 +1,6 @@
 #include "lowtide/nn/quant_product.h"
 
-#include <torch/torch.h>
-
+#include "lowtide/base/torch.h"
 #include "lowtide/nn/batch_error.h"
 
 namespace lowtide {

@@ -1,11 +1,10 @@
 #include "lowtide/nn/row_sums.h"
 
-#include <torch/torch.h>
-
 #include <algorithm>
 #include <vector>
 
 #include "lowtide/base/simd.h"
+#include "lowtide/base/torch.h"
 #include "lowtide/quant/pieces.h"
 
 namespace lowtide {

@@ -1,7 +1,6 @@
 #include "lowtide/nn/tensor_norm.h"
 
 #include <ATen/Parallel.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "lowtide/base/simd.h"
+#include "lowtide/base/torch.h"
 
 namespace lowtide {
 namespace {

@@ -1,7 +1,6 @@
 #include "lowtide/nn/transformer_layer.h"
 
-#include <torch/torch.h>
-
+#include "lowtide/base/torch.h"
 #include "lowtide/nn/pointwise.h"
 
 namespace lowtide {

@@ -1,11 +1,11 @@
 #include "lowtide/tasks/image_setup.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/torch.h"
 #include "lowtide/data/damaged.h"
 #include "lowtide/tasks/setup.h"
 

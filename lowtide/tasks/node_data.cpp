@@ -1,11 +1,11 @@
 #include "lowtide/tasks/node_data.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
 
 #include <charconv>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/torch.h"
 
 namespace lowtide {
 namespace {

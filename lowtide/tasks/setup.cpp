@@ -1,6 +1,7 @@
 #include "lowtide/tasks/setup.h"
 
 #include <fmt/format.h>
+#include <torch/cuda.h>
 
 #include <cmath>
 #include <map>

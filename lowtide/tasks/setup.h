@@ -1,12 +1,11 @@
 #pragma once
 
-#include <torch/torch.h>
-
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "lowtide/base/torch.h"
 #include "lowtide/cost/ledger.h"
 #include "lowtide/nn/execution.h"
 #include "lowtide/train/recipe.h"

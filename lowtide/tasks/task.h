@@ -1,7 +1,5 @@
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "lowtide/base/json.h"
+#include "lowtide/base/torch.h"
 #include "lowtide/cost/ledger.h"
 #include "lowtide/data/split.h"
 #include "lowtide/nn/execution.h"

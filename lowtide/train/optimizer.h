@@ -1,11 +1,10 @@
 #pragma once
 
-#include <torch/torch.h>
-
 #include <memory>
 #include <vector>
 
 #include "lowtide/base/json.h"
+#include "lowtide/base/torch.h"
 #include "lowtide/nn/named_tensors.h"
 #include "lowtide/train/recipe.h"
 

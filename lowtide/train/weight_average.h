@@ -1,10 +1,9 @@
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 
 #include "lowtide/base/json.h"
+#include "lowtide/base/torch.h"
 #include "lowtide/train/optimizer.h"
 
 namespace lowtide {

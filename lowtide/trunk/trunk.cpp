@@ -1,11 +1,10 @@
 #include "lowtide/trunk/trunk.h"
 
-#include <torch/torch.h>
-
 #include <memory>
 #include <utility>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/torch.h"
 #include "lowtide/engine/pixels_apart.h"
 
 namespace lowtide {

@@ -1,8 +1,10 @@
 // The GPU does what the CPU does: the same codes for the same numbers, the same products up to the order of
 // sums.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/cuda.h>
+#include <torch/utils.h>
 
+#include "lowtide/base/torch.h"
 #include "lowtide/engine/engine.h"
 #include "lowtide/models/cifar_resnet.h"
 #include "lowtide/models/image_model.h"

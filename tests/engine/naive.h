@@ -1,7 +1,6 @@
 #pragma once
 
-#include <torch/torch.h>
-
+#include "lowtide/base/torch.h"
 #include "lowtide/engine/engine.h"
 
 namespace lowtide {

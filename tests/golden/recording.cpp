@@ -1,5 +1,7 @@
 #include "tests/golden/recording.h"
 
+#include <torch/serialize.h>
+
 #include <fstream>
 #include <iterator>
 #include <stdexcept>

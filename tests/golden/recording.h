@@ -1,12 +1,12 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <map>
 #include <string>
 #include <vector>
 
+#include "lowtide/base/torch.h"
 #include "tests/testing.h"  // close_to
 
 namespace lowtide {

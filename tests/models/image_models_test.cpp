@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <map>

@@ -1,5 +1,6 @@
 // Whole networks under the integer engine, where layers hand each other codes.
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include "lowtide/models/image_model.h"
 #include "lowtide/nn/quant_layer.h"

@@ -1,6 +1,7 @@
 #include "lowtide/models/retinanet.h"
 
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <map>
 

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include <map>
 

@@ -1,7 +1,9 @@
 #include "lowtide/nn/fake_quantize.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/utils.h>
+
+#include "lowtide/base/torch.h"
 
 namespace lowtide {
 namespace {

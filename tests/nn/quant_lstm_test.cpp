@@ -1,6 +1,7 @@
 #include "lowtide/nn/quant_lstm.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn/modules/rnn.h>
 
 #include "lowtide/nn/dropout.h"
 #include "tests/testing.h"

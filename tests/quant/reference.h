@@ -1,13 +1,12 @@
 #pragma once
 
-#include <torch/torch.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
+#include "lowtide/base/torch.h"
 #include "lowtide/quant/quantizer.h"
 
 namespace lowtide {

@@ -1,7 +1,8 @@
 #include "lowtide/tasks/find_objects.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+
+#include "lowtide/base/torch.h"
 
 namespace lowtide {
 namespace {

@@ -1,6 +1,7 @@
 #include "lowtide/train/checkpoint.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <fstream>
 #include <limits>

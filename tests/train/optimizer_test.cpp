@@ -1,6 +1,7 @@
 #include "lowtide/train/optimizer.h"
 
 #include <gtest/gtest.h>
+#include <torch/optim.h>
 
 #include <cmath>
 #include <limits>

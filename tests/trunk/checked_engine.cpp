@@ -1,12 +1,12 @@
 #include "tests/trunk/checked_engine.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "lowtide/base/torch.h"
 #include "lowtide/base/torch_compat.h"
 #include "lowtide/engine/pixels_apart.h"
 

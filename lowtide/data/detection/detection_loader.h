@@ -1,11 +1,10 @@
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "lowtide/base/torch.h"
 #include "lowtide/data/detection/image_fit.h"
 #include "lowtide/data/detection/voc.h"
 #include "lowtide/data/stream.h"
