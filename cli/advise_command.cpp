@@ -72,7 +72,7 @@ AdviceRequest request_of(const Options& options) {
   if (!assumed.empty()) fmt::print(stderr, "note: {}\n", assumed);
   request.goal = goal_of(options.goal);
   if (options.has_budget) {
-    Recipe highest = options.recipe;
+    PrecisionOptions highest = options.recipe.precision;
     highest.schedule = "CR";
     request.budget =
         options.budget * (options.of == "fp32" ? 1.0 : relative_cost(schedule_of(highest).highest()));
@@ -124,7 +124,7 @@ std::string command_line(const Options& options, const Advice& advice) {
 int advise_command(int argc, char** argv) {
   Options options;
   if (const auto code = read_arguments(options, argc, argv)) return *code;
-  if (options.recipe.data_dir.empty()) options.recipe.data_dir = "data";  // need not be there
+  if (options.recipe.data.dir.empty()) options.recipe.data.dir = "data";  // need not be there
   const AdviceRequest request = request_of(options);
   check(request.recipe);
   const Advice advice = advise(request);

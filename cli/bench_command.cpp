@@ -16,7 +16,7 @@ namespace lowtide {
 namespace {
 
 const std::string& model_of(const StepBenchOptions& options) {
-  return options.recipe ? options.recipe->model : options.model;
+  return options.recipe ? options.recipe->model.name : options.model;
 }
 
 void print_table(const StepBenchOptions& options, const std::vector<StepTiming>& timings) {
@@ -41,12 +41,16 @@ Json to_json(const StepBenchOptions& options, const std::vector<StepTiming>& tim
     engines[timing.engine] = {
         {"ms", timing.milliseconds}, {"fastest_ms", timing.fastest}, {"peak_bytes", timing.peak_bytes}};
   }
-  return {
-      {"model", model_of(options)},       {"batch", options.recipe ? options.recipe->batch : options.batch},
-      {"items_a_step", timings[0].items}, {"items", timings[0].item_name},
-      {"data", timings[0].data},          {"threads", at::get_num_threads()},
-      {"device", options.device},         {"bits", {options.bits.forward, options.bits.backward}},
-      {"recompute", options.recompute},   {"engines", engines}};
+  return {{"model", model_of(options)},
+          {"batch", options.recipe ? options.recipe->training.batch : options.batch},
+          {"items_a_step", timings[0].items},
+          {"items", timings[0].item_name},
+          {"data", timings[0].data},
+          {"threads", at::get_num_threads()},
+          {"device", options.device},
+          {"bits", {options.bits.forward, options.bits.backward}},
+          {"recompute", options.recompute},
+          {"engines", engines}};
 }
 
 // 128 x 16 x 32 x 32 to 16, 3x3, stride 2, 16 groups

@@ -16,11 +16,11 @@ int cost_command(int argc, char** argv) {
   app.add_flag("--json", json, "print JSON")->configurable(false);
   add_recipe_options(app, recipe);
   if (const auto code = parse_recipe(app, argc, argv)) return *code;
-  if (recipe.data_dir.empty()) recipe.data_dir = "data";  // need not be there
+  if (recipe.data.dir.empty()) recipe.data.dir = "data";  // need not be there
   check(recipe);
   const TaskShape shape = shape_of_task(recipe);
-  const ScheduleSpec spec = schedule_of(recipe);
-  const std::int64_t steps = total_steps(recipe, shape.steps_an_epoch);
+  const ScheduleSpec spec = schedule_of(recipe.precision);
+  const std::int64_t steps = total_steps(recipe.training, shape.steps_an_epoch);
   const ScheduleSummary summary = summarise(spec, steps);
   constexpr std::int64_t kMostItems = std::int64_t{1} << 56;  // of the ledger
   if (shape.items_a_step > kMostItems / steps) {
@@ -35,7 +35,7 @@ int cost_command(int argc, char** argv) {
   const double actual_cost = relative_cost(ledger.actual(), ledger.macs());
   const double actual_saving = 1 - actual_cost / relative_cost(at_peak.actual(), ledger.macs());
   if (json) {
-    fmt::print("{}\n", Json{{"model", recipe.model},
+    fmt::print("{}\n", Json{{"model", recipe.model.name},
                             {"schedule", to_string(spec)},
                             {"steps", steps},
                             {"items_a_step", shape.items_a_step},
@@ -49,7 +49,7 @@ int cost_command(int argc, char** argv) {
                            .dump(2));
     return 0;
   }
-  fmt::print("{}, {}, {} steps of {}\n\n{}\n", recipe.model, to_string(spec), steps, shape.items_a_step,
+  fmt::print("{}, {}, {} steps of {}\n\n{}\n", recipe.model.name, to_string(spec), steps, shape.items_a_step,
              ledger.format_table());
   const std::string against = static_line(peak_bits(spec));
   fmt::print("actual  cost {:.4f} of fp32, saving {:.2f} % against {}: each layer at the bits it runs at\n",

@@ -29,23 +29,24 @@ int check_command(int argc, char** argv) {
   app.add_flag("--json", json, "print JSON")->configurable(false);
   add_recipe_options(app, recipe);
   if (const auto code = parse_recipe(app, argc, argv)) return *code;
-  if (recipe.steps == 0 && recipe.epochs == 0) recipe.steps = 1;  // nothing is trained
+  if (recipe.training.steps == 0 && recipe.training.epochs == 0)
+    recipe.training.steps = 1;  // nothing is trained
   check(recipe);
   const DataCheck found = check_data(recipe);
   if (json) {
     Json whole = to_json(found);
-    whole["data"] = recipe.data;
-    whole["data_dir"] = recipe.data_dir;
+    whole["data"] = recipe.data.format;
+    whole["data_dir"] = recipe.data.dir;
     fmt::print("{}\n", whole.dump(2));
   } else {
     fmt::print("{}", to_text(found));
   }
   std::fflush(stdout);
   if (found.failed())
-    throw UserError(fmt::format("{}: a part of the data cannot be read, see above", recipe.data_dir));
-  if (found.damaged() > 0 && !recipe.skip_damaged) {
+    throw UserError(fmt::format("{}: a part of the data cannot be read, see above", recipe.data.dir));
+  if (found.damaged() > 0 && !recipe.data.skip_damaged) {
     throw UserError(fmt::format("{}: {} damaged; mend or remove them, or train with --skip-damaged",
-                                recipe.data_dir, found.damaged()));
+                                recipe.data.dir, found.damaged()));
   }
   return 0;
 }

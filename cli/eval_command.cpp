@@ -74,22 +74,22 @@ Trained find_trained(const EvalArguments& arguments) {
 
 void choose_language(Recipe& recipe, const EvalArguments& arguments) {
   if (arguments.language.empty()) return;
-  if (recipe.data != "xnli")
-    throw UserError(fmt::format("--language is for xnli; this run's data is {}", recipe.data));
-  if (arguments.split == "valid" && recipe.validation > 0) {
+  if (recipe.data.format != "xnli")
+    throw UserError(fmt::format("--language is for xnli; this run's data is {}", recipe.data.format));
+  if (arguments.split == "valid" && recipe.data.validation > 0) {
     throw UserError(fmt::format("this run held out training pairs, which are in '{}'; evaluate --split test",
-                                recipe.language));
+                                recipe.data.language));
   }
-  recipe.test_language = arguments.language;
+  recipe.data.test_language = arguments.language;
 }
 
 Recipe evaluation_recipe(Recipe recipe, const EvalArguments& arguments) {
-  if (!arguments.data_dir.empty()) recipe.data_dir = arguments.data_dir;
-  if (arguments.bits != -1) recipe.eval_bits = arguments.bits;
-  recipe.device = arguments.device;
+  if (!arguments.data_dir.empty()) recipe.data.dir = arguments.data_dir;
+  if (arguments.bits != -1) recipe.precision.eval_bits = arguments.bits;
+  recipe.running.device = arguments.device;
   // The checkpoint has all weights; a folder of published ones also says what the network is.
-  if (!fs::is_directory(recipe.weights)) recipe.weights.clear();
-  recipe.engine = "auto";  // of the machine that evaluates, not of the one that trained
+  if (!fs::is_directory(recipe.model.weights)) recipe.model.weights.clear();
+  recipe.precision.engine = "auto";  // of the machine that evaluates, not of the one that trained
   choose_language(recipe, arguments);
   check(recipe);
   return recipe;
@@ -107,7 +107,7 @@ int eval_command(int argc, char** argv) {
   read_checkpoint_tensors(trained.checkpoint, model_tensors(task->model()));
   const Split split = arguments.split == "test" ? Split::kTest : Split::kValid;
   if (!task->has(split)) throw UserError("this run held no items out; evaluate --split test");
-  const Bits eval_bits = evaluation_bits(recipe);
+  const Bits eval_bits = evaluation_bits(recipe.precision);
   const Evaluation result = task->evaluate(split, eval_bits);
   if (arguments.json) {
     Json line{{"checkpoint", trained.checkpoint.string()},

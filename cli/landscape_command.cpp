@@ -121,10 +121,10 @@ std::vector<Trained> find_all(const std::vector<std::string>& given) {
 
 Recipe recipe_of(const Trained& trained, const Arguments& arguments) {
   Recipe recipe = read_run_recipe(trained.run);
-  if (!arguments.data_dir.empty()) recipe.data_dir = arguments.data_dir;
-  if (arguments.bits != -1) recipe.eval_bits = arguments.bits;
-  recipe.device = arguments.device;
-  recipe.engine = "auto";  // of the machine that evaluates, not of the one that trained
+  if (!arguments.data_dir.empty()) recipe.data.dir = arguments.data_dir;
+  if (arguments.bits != -1) recipe.precision.eval_bits = arguments.bits;
+  recipe.running.device = arguments.device;
+  recipe.precision.engine = "auto";  // of the machine that evaluates, not of the one that trained
   check(recipe);
   return recipe;
 }
@@ -149,7 +149,7 @@ struct Measured {
 };
 
 Measured measure(Task& task, const Recipe& recipe, const std::string& title, const Arguments& arguments) {
-  Measured result{.title = title, .landscape = {}, .figures = {}, .bits = evaluation_bits(recipe)};
+  Measured result{.title = title, .landscape = {}, .figures = {}, .bits = evaluation_bits(recipe.precision)};
   const Split split = split_of(arguments.split);
   WeightPlane plane(task.model(), arguments.seed);
   const auto loss = [&](double x, double y) {

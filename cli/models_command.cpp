@@ -32,7 +32,7 @@ Json row(const Described& what, const torch::nn::Module& model, const std::vecto
 
 Json image_row(const ImageModelInfo& info) {
   Recipe recipe;
-  recipe.model = info.name;
+  recipe.model.name = info.name;
   const ImageShape shape{3, info.input_size, info.input_size, info.classes};
   const auto execution = make_execution(recipe);
   const auto model = make_image_model(recipe, shape, execution);
@@ -44,7 +44,7 @@ Json image_row(const ImageModelInfo& info) {
 Json detection_row(const DetectionModelInfo& info) {
   constexpr std::int64_t kSide = 224;
   Recipe recipe;
-  recipe.model = info.name;
+  recipe.model.name = info.name;
   const auto execution = make_execution(recipe);
   const auto model = make_detector(recipe, execution);
   return row({info.name, "image", {3, kSide, kSide}, static_cast<std::int64_t>(kVocClasses.size()), ""},

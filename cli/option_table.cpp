@@ -14,8 +14,8 @@
 #include "lowtide/models/image_model.h"
 #include "lowtide/models/language_model.h"
 #include "lowtide/models/retinanet.h"
+#include "lowtide/recipe/data_formats.h"
 #include "lowtide/schedule/cycles.h"
-#include "lowtide/train/data_formats.h"
 
 namespace lowtide {
 namespace {

@@ -48,23 +48,23 @@ class Detector {
   Detector(const fs::path& checkpoint, const PredictArguments& arguments) {
     Recipe recipe =
         recipe_from_json(read_checkpoint_state(checkpoint).value("recipe", Json()), checkpoint.string());
-    if (task_of(recipe) != TaskKind::kDetection) {
+    if (task_of(recipe.data) != TaskKind::kDetection) {
       throw UserError(fmt::format("{}: a checkpoint of {}; predict draws what detectors find",
-                                  checkpoint.string(), recipe.model));
+                                  checkpoint.string(), recipe.model.name));
     }
-    if (arguments.bits != -1) recipe.eval_bits = arguments.bits;
-    recipe.device = arguments.device;
-    recipe.engine = "auto";
-    recipe.weights.clear();  // the checkpoint has all of them
+    if (arguments.bits != -1) recipe.precision.eval_bits = arguments.bits;
+    recipe.running.device = arguments.device;
+    recipe.precision.engine = "auto";
+    recipe.model.weights.clear();  // the checkpoint has all of them
     check(recipe);
-    device_ = device_of(recipe);
-    view_ = view_of(recipe, /*training=*/false);
+    device_ = device_of(recipe.running);
+    view_ = view_of(recipe.data, /*training=*/false);
     execution_ = make_execution(recipe);
     model_ = make_detector(recipe, execution_);
     model_->to(device_);
     read_checkpoint_tensors(checkpoint, model_tensors(*model_));
-    bits_ = evaluation_bits(recipe);
-    classes_ = detector_classes(recipe);
+    bits_ = evaluation_bits(recipe.precision);
+    classes_ = detector_classes(recipe.data);
   }
 
   const std::vector<std::string>& classes() const { return classes_; }

@@ -47,11 +47,11 @@ class Workplace {
 
 // The recipe with the range that was found; the highest bits stay.
 void apply(Recipe recipe, int lowest, const std::string& file) {
-  const std::string highest = recipe.bits.substr(recipe.bits.find(':') + 1);
-  recipe.bits = fmt::format("{}:{}", lowest, highest);
+  const std::string highest = recipe.precision.bits.substr(recipe.precision.bits.find(':') + 1);
+  recipe.precision.bits = fmt::format("{}:{}", lowest, highest);
   check(recipe);
   write_output(file, to_toml(recipe));
-  fmt::print(beside_output(file), "wrote {}, with bits = \"{}\"\n", file, recipe.bits);
+  fmt::print(beside_output(file), "wrote {}, with bits = \"{}\"\n", file, recipe.precision.bits);
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ int range_test_command(int argc, char** argv) {
   check(recipe);
   const std::vector<Member> all = range_members(recipe, options);
   const Workplace place(out);
-  RunnerOptions runner{.threads = recipe.threads};
+  RunnerOptions runner{.threads = recipe.running.threads};
   if (!json && !is_standard_output(file)) runner.say = print_line;
   const RunnerEnd end = run_members(all, place.path(), runner);
   if (end.signal != 0) return 128 + end.signal;

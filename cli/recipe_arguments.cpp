@@ -11,8 +11,8 @@
 #include "cli/parse.h"
 #include "lowtide/base/error.h"
 #include "lowtide/base/suggest.h"
+#include "lowtide/recipe/recipe_file.h"
 #include "lowtide/schedule/text.h"
-#include "lowtide/train/recipe_file.h"
 
 namespace lowtide {
 

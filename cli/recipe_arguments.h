@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 
 namespace lowtide {
 

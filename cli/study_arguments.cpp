@@ -10,7 +10,7 @@
 namespace lowtide {
 
 std::int64_t steps_of(const Recipe& recipe, std::string* assumed) {
-  if (recipe.steps > 0) return recipe.steps;
+  if (recipe.training.steps > 0) return recipe.training.steps;
   check(recipe);
   const TaskShape shape = shape_of_task(recipe);
   if (assumed != nullptr) {
@@ -18,9 +18,9 @@ std::int64_t steps_of(const Recipe& recipe, std::string* assumed) {
   } else if (!shape.assumed.empty()) {
     throw UserError(
         fmt::format("how many steps {} epochs are cannot be told without the data (say --steps): {}",
-                    recipe.epochs, shape.assumed));
+                    recipe.training.epochs, shape.assumed));
   }
-  return total_steps(recipe, shape.steps_an_epoch);
+  return total_steps(recipe.training, shape.steps_an_epoch);
 }
 
 void print_line(const std::string& line) { print_or_drop(line + "\n"); }

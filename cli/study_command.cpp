@@ -12,10 +12,10 @@
 #include "cli/study_arguments.h"
 #include "lowtide/base/error.h"
 #include "lowtide/io/standard_output.h"
+#include "lowtide/recipe/recipe_file.h"
 #include "lowtide/study/analysis.h"
 #include "lowtide/study/folder.h"
 #include "lowtide/study/status.h"
-#include "lowtide/train/recipe_file.h"
 
 namespace lowtide {
 namespace {
@@ -90,7 +90,7 @@ int run_study(const char* kind, int argc, char** argv) {
   RunArguments arguments;
   if (const auto code = read_arguments(arguments, kind, argc, argv)) return *code;
   Study& study = arguments.study;
-  study.recipe.steps = steps_of(study.recipe);
+  study.recipe.training.steps = steps_of(study.recipe);
   if (!arguments.names_seeds && file_exists(study_file(arguments.out)))
     study.seeds = read_study(arguments.out).seeds;
   complete(study);
@@ -98,8 +98,9 @@ int run_study(const char* kind, int argc, char** argv) {
   if (folder.seeds_before() > 0 && folder.seeds_before() < study.seeds)
     fmt::print("the study grows from {} to {} seeds\n", folder.seeds_before(), study.seeds);
   const std::vector<Member> all = members(study);
-  const RunnerEnd end = run_members(
-      all, arguments.out, {.jobs = arguments.jobs, .threads = study.recipe.threads, .say = print_line});
+  const RunnerEnd end =
+      run_members(all, arguments.out,
+                  {.jobs = arguments.jobs, .threads = study.recipe.running.threads, .say = print_line});
   if (end.signal != 0) {
     fmt::print("stopped; continue with: lowtide study {} --study {} --out {}\n", kind,
                study_file(arguments.out).string(), arguments.out);

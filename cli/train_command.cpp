@@ -18,10 +18,10 @@ namespace {
 // runs/RECIPE-SCHEDULE-seedN: the same command finds its folder again.
 std::filesystem::path default_folder(const std::string& recipe_file, const Recipe& recipe) {
   const std::string stem =
-      recipe_file.empty() ? recipe.model : std::filesystem::path(recipe_file).stem().string();
-  std::string schedule = to_string(schedule_of(recipe));
+      recipe_file.empty() ? recipe.model.name : std::filesystem::path(recipe_file).stem().string();
+  std::string schedule = to_string(schedule_of(recipe.precision));
   schedule = schedule.substr(0, schedule.find(' '));
-  return std::filesystem::path("runs") / fmt::format("{}-{}-seed{}", stem, schedule, recipe.seed);
+  return std::filesystem::path("runs") / fmt::format("{}-{}-seed{}", stem, schedule, recipe.training.seed);
 }
 
 struct TrainArguments {
@@ -62,7 +62,7 @@ bool is_length(const std::string& key) { return key == "steps" || key == "epochs
 // A resumed run goes on with its own recipe. What the command line says must not contradict it, except for
 // how it runs, and how long: whether that can be is seen when its checkpoint is read.
 void check_same(const RunPaths& paths, const Recipe& stored, const Recipe& asked) {
-  const Json was = essence(stored), is = essence(asked);
+  const Json was = determining_keys(stored), is = determining_keys(asked);
   for (const std::string& key : differences(stored, asked)) {
     if (is_length(key)) continue;
     throw UserError(
@@ -112,7 +112,7 @@ int train_command(int argc, char** argv) {
   if (const auto code = read_arguments(arguments, argc, argv)) return *code;
   const RunPaths paths = arguments.paths();
   // A start that failed binds nobody: what is given now counts, and its recipe only where none is given.
-  const bool has_recipe = !arguments.recipe_file.empty() || !arguments.recipe.data_dir.empty();
+  const bool has_recipe = !arguments.recipe_file.empty() || !arguments.recipe.data.dir.empty();
   const bool begun = arguments.resume && has_begun(paths);
   bool same_length = true;
   if (arguments.resume && file_exists(paths.run()) && (begun || !has_recipe)) {
@@ -120,10 +120,10 @@ int train_command(int argc, char** argv) {
     const Recipe stored = read_run_recipe(paths);
     arguments.recipe = stored;
     read_arguments(arguments, argc, argv);
-    if (arguments.recipe.engine == "auto")
-      arguments.recipe.engine = stored.engine;  // chosen when the run began
+    if (arguments.recipe.precision.engine == "auto")
+      arguments.recipe.precision.engine = stored.precision.engine;  // chosen when the run began
     if (begun) check_same(paths, stored, arguments.recipe);
-    same_length = stored.steps == arguments.recipe.steps && stored.epochs == arguments.recipe.epochs;
+    same_length = stored.training.same_length(arguments.recipe.training);
   } else if (arguments.resume && !has_recipe) {
     throw UserError(fmt::format("{} holds no run to resume", paths.folder.string()));
   }
@@ -133,7 +133,7 @@ int train_command(int argc, char** argv) {
     fmt::print("{} is finished already\n", paths.folder.string());
     return print_stored_result(paths), 0;
   }
-  prepare_torch(arguments.recipe.threads);
+  prepare_torch(arguments.recipe.running.threads);
   const TrainingEnd end = Trainer(arguments.recipe, program_version()).run(paths.folder, arguments.resume);
   if (end.signal != 0) return 128 + end.signal;  // as shells report it
   print_result(end.result, paths.folder);

@@ -1,4 +1,4 @@
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdint>

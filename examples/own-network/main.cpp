@@ -46,13 +46,13 @@ int main(int argc, char** argv) try {
                             }});
 
   lowtide::Recipe recipe;
-  recipe.model = "small-net";
-  recipe.data = "idx";
-  recipe.data_dir = "/usr/share/datasets/fashion-mnist";
-  recipe.validation = 5000;
-  recipe.schedule = "CR";
-  recipe.bits = "3:8";
-  recipe.steps = 500;
+  recipe.model.name = "small-net";
+  recipe.data.format = "idx";
+  recipe.data.dir = "/usr/share/datasets/fashion-mnist";
+  recipe.data.validation = 5000;
+  recipe.precision.schedule = "CR";
+  recipe.precision.bits = "3:8";
+  recipe.training.steps = 500;
   std::string out = "runs/own-network";
 
   // Every key of a recipe is an option, as it is of `lowtide train`.

@@ -45,7 +45,7 @@ class Candidate {
   virtual void compute_gradients() = 0;
   void prepare(const Recipe& recipe, Bits bits) {
     execution().bits = bits;
-    optimizer_ = make_optimizer(recipe, model());
+    optimizer_ = make_optimizer(recipe.training, model());
     go_on_ = torch::zeros({}, torch::TensorOptions(torch::kBool).device(model().parameters()[0].device()));
   }
 
@@ -118,10 +118,10 @@ MakeCandidate image_candidates(const StepBenchOptions& options) {
 
 Recipe recipe_for(const StepBenchOptions& options, const std::string& engine) {
   Recipe recipe = options.recipe.value_or(Recipe{});
-  if (!options.recipe) recipe.model = options.model;
-  recipe.engine = engine == "fp32" ? "simulated" : engine;
-  recipe.recompute = options.recompute;
-  recipe.device = options.device;
+  if (!options.recipe) recipe.model.name = options.model;
+  recipe.precision.engine = engine == "fp32" ? "simulated" : engine;
+  recipe.precision.recompute = options.recompute;
+  recipe.running.device = options.device;
   return recipe;
 }
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "lowtide/base/json.h"
+#include "lowtide/recipe/recipe.h"
 #include "lowtide/schedule/bits.h"
-#include "lowtide/train/recipe.h"
 
 namespace lowtide {
 

@@ -10,9 +10,9 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/json_reason.h"
+#include "lowtide/recipe/recipe.h"
 #include "lowtide/train/metric.h"
 #include "lowtide/train/progress.h"
-#include "lowtide/train/recipe.h"
 #include "lowtide/train/run_folder.h"
 
 namespace lowtide {
@@ -114,7 +114,7 @@ std::vector<std::string> what_differs(const std::vector<RunSummary>& runs) {
 }  // namespace
 
 Json variant_of(const Json& run) {
-  static const Json everything = to_json(Recipe{}), essential = essence(Recipe{});
+  static const Json everything = to_json(Recipe{}), essential = determining_keys(Recipe{});
   Json variant{{"schedule", run.at("schedule")}};
   for (const auto& [key, value] : run.at("recipe").items()) {
     const bool only_running = everything.contains(key) && !essential.contains(key);

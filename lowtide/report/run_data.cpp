@@ -11,11 +11,11 @@
 #include "lowtide/base/json_reason.h"
 #include "lowtide/cost/ledger.h"
 #include "lowtide/cost/summary.h"
+#include "lowtide/recipe/recipe.h"
 #include "lowtide/report/comparison.h"
 #include "lowtide/report/landscape.h"
 #include "lowtide/schedule/runs.h"
 #include "lowtide/train/checkpoint_state.h"
-#include "lowtide/train/recipe.h"
 #include "lowtide/train/run_folder.h"
 
 namespace lowtide {

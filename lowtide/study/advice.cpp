@@ -45,27 +45,27 @@ class Adviser {
 
  private:
   ScheduleSpec static_schedule() const {
-    Recipe recipe = request_.recipe;
-    recipe.schedule = "CR";
-    recipe.cycles = 1;
-    const ScheduleSpec range = schedule_of(recipe);  // reads bits and gradient bits, with their checks
+    PrecisionOptions precision = request_.recipe.precision;
+    precision.schedule = "CR";
+    precision.cycles = 1;
+    const ScheduleSpec range = schedule_of(precision);  // reads bits and gradient bits, with their checks
     return parse_schedule(fmt::format("static {} grad={}", range.bits.high, range.grad.high));
   }
 
   // One of the ten with the recipe's parameters, from `low` bits on.
   ScheduleSpec cyclic(std::string_view name, int low) const {
-    Recipe recipe = request_.recipe;
-    recipe.schedule = name;
-    recipe.bits = fmt::format("{}:{}", low, static_.bits.high);
+    PrecisionOptions precision = request_.recipe.precision;
+    precision.schedule = name;
+    precision.bits = fmt::format("{}:{}", low, static_.bits.high);
     // A triangular schedule needs an even number of cycles.
-    if (find_cyclic(name)->shape != Shape::kRepeated) recipe.cycles += recipe.cycles % 2;
-    return schedule_of(recipe);
+    if (find_cyclic(name)->shape != Shape::kRepeated) precision.cycles += precision.cycles % 2;
+    return schedule_of(precision);
   }
 
   int lowest_bits() const {
-    Recipe recipe = request_.recipe;
-    recipe.schedule = "CR";
-    return schedule_of(recipe).bits.low;
+    PrecisionOptions precision = request_.recipe.precision;
+    precision.schedule = "CR";
+    return schedule_of(precision).bits.low;
   }
 
   Candidate candidate(ScheduleSpec spec) const {
@@ -82,7 +82,7 @@ class Adviser {
     for (const Analysis& study : request_.studies) {
       if (!study.period) continue;
       const double share =
-          static_cast<double>(study.period->steps) / static_cast<double>(study.study.recipe.steps);
+          static_cast<double>(study.period->steps) / static_cast<double>(study.study.recipe.training.steps);
       const double percent = std::ceil(100 * share - 1e-9);
       reasons_.push_back(fmt::format(
           "The critical-period study found damage that lasts from low precision in the first {:.0f} % of "
@@ -156,16 +156,17 @@ const Setting* cheapest_as_good(const Analysis& suite, std::vector<const Setting
 
 void Adviser::mind_differences(const Recipe& measured, const char* study) {
   const Recipe& asked = request_.recipe;
-  if (measured.model != asked.model || measured.data != asked.data || measured.data_dir != asked.data_dir) {
+  if (measured.model.name != asked.model.name || measured.data.format != asked.data.format ||
+      measured.data.dir != asked.data.dir) {
     reasons_.emplace_back(
         fmt::format("Mind that the {} was measured with {} on {}, not with this recipe's {} on {}.", study,
-                    measured.model, measured.data_dir, asked.model, asked.data_dir));
+                    measured.model.name, measured.data.dir, asked.model.name, asked.data.dir));
   }
-  if (measured.steps != request_.steps) {
+  if (measured.training.steps != request_.steps) {
     reasons_.emplace_back(
         fmt::format("Mind that the {} was measured over {} steps, not over this recipe's {}: what is best or "
                     "does damage in a training of another length it does not tell.",
-                    study, measured.steps, request_.steps));
+                    study, measured.training.steps, request_.steps));
   }
 }
 

@@ -29,12 +29,12 @@ const RunSummary* find_folder(const RunScan& scan, const Member& member) {
 // A run of another length than the study's, continued or trained by hand, is not a repetition of the others.
 const RunSummary* find_run(const RunScan& scan, const Member& member) {
   const RunSummary* run = find_folder(scan, member);
-  return run != nullptr && run->steps == member.recipe.steps ? run : nullptr;
+  return run != nullptr && run->steps == member.recipe.training.steps ? run : nullptr;
 }
 
 std::string why_missing(const Member& member, const RunScan& scan) {
   if (const RunSummary* run = find_folder(scan, member))
-    return fmt::format("has {} steps, not the study's {}", run->steps, member.recipe.steps);
+    return fmt::format("has {} steps, not the study's {}", run->steps, member.recipe.training.steps);
   const auto skipped = std::find_if(scan.skipped.begin(), scan.skipped.end(), [&](const SkippedFolder& one) {
     return one.folder.filename() == member.name;
   });
@@ -83,7 +83,7 @@ void add_run(Analysis& analysis, const Member& member, const RunSummary& run, do
   auto setting = std::find_if(analysis.settings.begin(), analysis.settings.end(),
                               [&](const Setting& s) { return s.name == member.setting; });
   if (setting == analysis.settings.end()) {
-    const ScheduleSpec spec = schedule_of(member.recipe);
+    const ScheduleSpec spec = schedule_of(member.recipe.precision);
     setting = analysis.settings.insert(setting, Setting{.name = member.setting,
                                                         .schedule = spec,
                                                         .group = group_of(spec),

@@ -38,9 +38,9 @@ std::string title(const Analysis& analysis) {
                                                        : "Critical periods: deficits";
   return fmt::format(
       "# {}\n\n{}, {} steps of {}, bits {}, gradient bits {}, {} seed{}; {} {}, {} is better.\n\n", what,
-      study.recipe.model, study.recipe.steps, study.recipe.batch, study.recipe.bits, study.recipe.grad_bits,
-      study.seeds, study.seeds == 1 ? "" : "s", analysis.split, analysis.metric->name,
-      analysis.metric->higher_is_better ? "higher" : "lower");
+      study.recipe.model.name, study.recipe.training.steps, study.recipe.training.batch,
+      study.recipe.precision.bits, study.recipe.precision.grad_bits, study.seeds, study.seeds == 1 ? "" : "s",
+      analysis.split, analysis.metric->name, analysis.metric->higher_is_better ? "higher" : "lower");
 }
 
 std::string percent_text(const std::optional<double>& fraction) {
@@ -294,7 +294,7 @@ std::string to_csv(const Analysis& analysis) {
 }
 
 Json to_json(const Analysis& analysis) {
-  Json json{{"study", essence(analysis.study)},
+  Json json{{"study", determining_keys(analysis.study)},
             {"metric", analysis.metric->name},
             {"higher_is_better", analysis.metric->higher_is_better},
             {"split", analysis.split},

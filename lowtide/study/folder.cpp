@@ -8,7 +8,7 @@
 #include <cerrno>
 
 #include "lowtide/base/error.h"
-#include "lowtide/train/recipe_file.h"
+#include "lowtide/recipe/recipe_file.h"
 
 namespace lowtide {
 namespace {
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 // But for seeds that are added.
 void check_same(const fs::path& folder, const Study& stored, const Study& asked) {
-  const Json was = essence(stored), is = essence(asked);
+  const Json was = determining_keys(stored), is = determining_keys(asked);
   for (const std::string& key : differences(stored, asked)) {
     if (key == "seeds" && asked.seeds > stored.seeds) continue;
     if (key == "seeds") {

@@ -77,21 +77,21 @@ std::string choice_text(const RangeTest& test) {
 
 std::vector<Member> range_members(const Recipe& recipe, const RangeTestOptions& options) {
   check(options);
-  Recipe ranges = recipe;
+  PrecisionOptions ranges = recipe.precision;
   ranges.schedule = "CR";
   const ScheduleSpec range = schedule_of(ranges);
   std::vector<Member> result;
   for (int bits = kFewestBits; bits <= range.bits.high; ++bits) {
     Member member{fmt::format("bits-{}", bits), fmt::format("{} bits", bits), bits, recipe};
     Recipe& short_run = member.recipe;
-    short_run.schedule = fmt::format("static {} grad={}", bits, range.grad.high);
-    short_run.steps = options.steps / options.window * options.window;  // whole windows
-    short_run.log_every = options.window;
-    short_run.lr_schedule = "constant";
-    short_run.lr_delay = 0;
-    short_run.swa_start = 1;
-    short_run.eval_bits = -1;
-    short_run.eval_every = short_run.checkpoint_every = 0;
+    short_run.precision.schedule = fmt::format("static {} grad={}", bits, range.grad.high);
+    short_run.training.steps = options.steps / options.window * options.window;  // whole windows
+    short_run.running.log_every = options.window;
+    short_run.training.lr_schedule = "constant";
+    short_run.training.lr_delay = 0;
+    short_run.training.swa_start = 1;
+    short_run.precision.eval_bits = -1;
+    short_run.running.eval_every = short_run.running.checkpoint_every = 0;
     lowtide::check(short_run);
     result.push_back(std::move(member));
   }

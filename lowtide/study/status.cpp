@@ -56,7 +56,7 @@ void read_progress(MemberStatus& status, const RunPaths& run) {
 
 MemberStatus status_of(const Member& member, const fs::path& folder) {
   const MemberPaths paths(folder, member);
-  MemberStatus status{.name = member.name, .steps = member.recipe.steps};
+  MemberStatus status{.name = member.name, .steps = member.recipe.training.steps};
   if (file_exists(paths.run.result())) {
     status.state = MemberState::kDone;
     status.step = status.steps;
@@ -97,7 +97,7 @@ std::vector<MemberStatus> read_status(const std::vector<Member>& members, const 
     } catch (const std::exception& damaged) {
       result.push_back({.name = member.name,
                         .state = MemberState::kFailed,
-                        .steps = member.recipe.steps,
+                        .steps = member.recipe.training.steps,
                         .note = skip_reason(damaged)});
     }
   }

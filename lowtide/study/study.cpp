@@ -62,29 +62,32 @@ std::string highest(const std::string& range) {
 }
 
 Recipe with_schedule(Recipe recipe, const std::string& schedule) {
-  recipe.schedule = schedule;
+  recipe.precision.schedule = schedule;
   // Gradient bits that are a range move with the forward bits; static has none that move.
   if (schedule == "static")
-    recipe.schedule = fmt::format("static {} grad={}", highest(recipe.bits), highest(recipe.grad_bits));
-  if (schedule == "fp32") recipe.eval_bits = -1;  // it measures no ranges to quantise by
+    recipe.precision.schedule =
+        fmt::format("static {} grad={}", highest(recipe.precision.bits), highest(recipe.precision.grad_bits));
+  if (schedule == "fp32") recipe.precision.eval_bits = -1;  // it measures no ranges to quantise by
   return recipe;
 }
 
 // `deficit` steps at the lowest bits, then the whole normal training, with its learning rate.
 Recipe with_deficit(Recipe recipe, std::int64_t deficit) {
-  const auto normal = static_cast<double>(recipe.steps);
-  recipe.schedule = fmt::format("deficit {} grad={} steps={}", recipe.bits, recipe.grad_bits, deficit);
-  recipe.steps += deficit;
-  recipe.lr_delay += deficit;
-  if (recipe.swa_start < 1) {
-    recipe.swa_start =
-        (static_cast<double>(deficit) + recipe.swa_start * normal) / static_cast<double>(recipe.steps);
+  const auto normal = static_cast<double>(recipe.training.steps);
+  recipe.precision.schedule =
+      fmt::format("deficit {} grad={} steps={}", recipe.precision.bits, recipe.precision.grad_bits, deficit);
+  recipe.training.steps += deficit;
+  recipe.training.lr_delay += deficit;
+  if (recipe.training.swa_start < 1) {
+    recipe.training.swa_start = (static_cast<double>(deficit) + recipe.training.swa_start * normal) /
+                                static_cast<double>(recipe.training.steps);
   }
   return recipe;
 }
 
 Recipe with_window(Recipe recipe, std::int64_t from, std::int64_t to) {
-  recipe.schedule = fmt::format("window {} grad={} from={} to={}", recipe.bits, recipe.grad_bits, from, to);
+  recipe.precision.schedule = fmt::format("window {} grad={} from={} to={}", recipe.precision.bits,
+                                          recipe.precision.grad_bits, from, to);
   return recipe;
 }
 
@@ -122,8 +125,8 @@ void complete_critical(Study& study) {
   check_steps("window", {study.window});
   expect(study.deficits.empty() != study.starts.empty() && study.starts.empty() == (study.window == 0),
          "a critical-period study has --deficits, or a --window with --starts; expected one of the two");
-  expect(study.recipe.bits.find(':') != std::string::npos,
-         fmt::format("bits is {}; a deficit needs two numbers, lowest:highest", study.recipe.bits));
+  expect(study.recipe.precision.bits.find(':') != std::string::npos,
+         fmt::format("bits is {}; a deficit needs two numbers, lowest:highest", study.recipe.precision.bits));
   if (!study.deficits.empty()) study.deficits.push_back(0);
   sort_unique(study.deficits);
   sort_unique(study.starts);
@@ -136,7 +139,7 @@ void check_members(const Study& study) {
     expect(names.insert(folder_name(member.setting)).second,
            fmt::format("schedule '{}' is in the study twice", member.setting));
     check(member.recipe);
-    make_schedule(schedule_of(member.recipe), member.recipe.steps);
+    make_schedule(schedule_of(member.recipe.precision), member.recipe.training.steps);
   }
 }
 
@@ -179,20 +182,21 @@ void complete(Study& study) {
   expect(study.kind == Study::kSuite || study.kind == Study::kCritical,
          fmt::format("kind is {}; expected suite or critical", lowtide::quoted(study.kind)));
   expect(
-      !is_line(recipe.schedule),
+      !is_line(recipe.precision.schedule),
       fmt::format(
           "the recipe's schedule is a whole line, {}; a study puts its own schedules in its place, made of "
           "the recipe's bits, grad-bits and cycles: give it one with a name",
-          lowtide::quoted(recipe.schedule)));
-  expect(
-      recipe.steps > 0 && recipe.steps <= kMostSteps,
-      fmt::format("steps is {}; a study needs its length in steps, from 1 to {}", recipe.steps, kMostSteps));
+          lowtide::quoted(recipe.precision.schedule)));
+  expect(recipe.training.steps > 0 && recipe.training.steps <= kMostSteps,
+         fmt::format("steps is {}; a study needs its length in steps, from 1 to {}", recipe.training.steps,
+                     kMostSteps));
   expect(study.seeds >= 1 && study.seeds <= kMostSeeds,
          fmt::format("seeds is {}; expected 1 to {}", study.seeds, kMostSeeds));
-  expect(recipe.seed <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() - kMostSeeds),
-         fmt::format("seed is {}; expected room for those that follow it, below 2^63", recipe.seed));
-  expect(recipe.lr_delay <= kMostSteps,
-         fmt::format("lr-delay is {}; expected less than steps", recipe.lr_delay));
+  expect(recipe.training.seed <=
+             static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() - kMostSeeds),
+         fmt::format("seed is {}; expected room for those that follow it, below 2^63", recipe.training.seed));
+  expect(recipe.training.lr_delay <= kMostSteps,
+         fmt::format("lr-delay is {}; expected less than steps", recipe.training.lr_delay));
   if (study.kind == Study::kCritical) {
     expect(study.schedules.empty(), "a critical-period study has its own schedules; leave `schedules` out");
     complete_critical(study);
@@ -231,15 +235,15 @@ Study parse_study(std::string_view text, const std::string& name) {
   return study;
 }
 
-Json essence(const Study& study) {
+Json determining_keys(const Study& study) {
   Json json = varied(study);
-  json.update(essence(study.recipe));
+  json.update(determining_keys(study.recipe));
   json.erase("schedule");  // each member has its own
   return json;
 }
 
 std::vector<std::string> differences(const Study& a, const Study& b) {
-  const Json left = essence(a), right = essence(b);
+  const Json left = determining_keys(a), right = determining_keys(b);
   std::set<std::string> keys;
   for (const auto& [key, value] : left.items()) {
     if (right.value(key, Json()) != value) keys.insert(key);
@@ -254,9 +258,9 @@ std::vector<Member> members(const Study& study) {
   std::vector<Member> result;
   for (std::int64_t i = 0; i < study.seeds; ++i) {
     Recipe recipe = study.recipe;
-    recipe.seed += static_cast<std::uint64_t>(i);
+    recipe.training.seed += static_cast<std::uint64_t>(i);
     for (Member& member : settings(study, recipe)) {
-      member.name = fmt::format("{}-seed{}", folder_name(member.setting), recipe.seed);
+      member.name = fmt::format("{}-seed{}", folder_name(member.setting), recipe.training.seed);
       result.push_back(std::move(member));
     }
   }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 
 namespace CLI {
 class App;
@@ -44,7 +44,7 @@ Study parse_study(std::string_view text, const std::string& name);
 
 // The keys in which two studies differ, what only says how it runs left out.
 std::vector<std::string> differences(const Study& a, const Study& b);
-Json essence(const Study& study);
+Json determining_keys(const Study& study);
 
 // One run of a study.
 struct Member {

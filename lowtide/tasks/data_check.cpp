@@ -39,11 +39,11 @@ std::vector<std::pair<std::string, std::int64_t>> no_items_of(const std::vector<
   return classes;
 }
 
-void check_images(const Recipe& recipe, Split split, DataPart& part) {
+void check_images(const DataOptions& options, Split split, DataPart& part) {
   struct Size {
     int height = 0, width = 0;
   };
-  const auto data = open_image_dataset(recipe.data, recipe.data_dir, split);
+  const auto data = open_image_dataset(options.format, options.dir, split);
   std::vector<Size> sizes(static_cast<std::size_t>(data->size()));
   const auto damaged = find_damaged(data->size(), [&](std::int64_t i) {
     const Image image = data->image(i);
@@ -77,24 +77,23 @@ void check_objects(const VocDataset& data, DataPart& part) {
   }
 }
 
-void check_detection(const Recipe& recipe, DataCheck& check) {
-  VocOptions options{recipe.classes, /*skip_damaged=*/true};
+void check_detection(const DataOptions& options, DataCheck& check) {
+  VocOptions reading{options.classes, /*skip_damaged=*/true};
   add_part(check, "train", "images", [&](DataPart& part) {
-    const VocDataset data(recipe.data_dir, recipe.train_set, options);
-    options.classes = data.classes();
+    const VocDataset data(options.dir, options.train_set, reading);
+    reading.classes = data.classes();
     check_objects(data, part);
   });
-  add_part(check, "test", "images", [&](DataPart& part) {
-    check_objects(VocDataset(recipe.data_dir, recipe.test_set, options), part);
-  });
+  add_part(check, "test", "images",
+           [&](DataPart& part) { check_objects(VocDataset(options.dir, options.test_set, reading), part); });
 }
 
 // One reading gives all parts, or the reason why there are none.
-void check_text(const Recipe& recipe, DataCheck& check) {
+void check_text(const DataOptions& options, DataCheck& check) {
   Corpus corpus;
   std::string failure;
   try {
-    corpus = open_corpus(recipe);
+    corpus = open_corpus(options);
   } catch (const UserError& error) {
     failure = error.what();
   }
@@ -121,13 +120,13 @@ void check_nodes(const Recipe& recipe, DataCheck& check) {
   });
 }
 
-void check_pairs(const Recipe& recipe, DataCheck& check) {
-  Recipe with_classes = recipe;
+void check_pairs(const DataOptions& options, DataCheck& check) {
+  DataOptions with_classes = options;
   for (const auto& [split, name] : kSplits) {
-    if (split != Split::kTrain && !has_pairs(recipe, split)) continue;
+    if (split != Split::kTrain && !has_pairs(options, split)) continue;
     add_part(check, name, "pairs", [&, split = split](DataPart& part) {
       const EntailmentData data = open_pairs(with_classes, split);
-      if (recipe.data == "pairs" && split == Split::kTrain) with_classes.classes = data.classes;
+      if (options.format == "pairs" && split == Split::kTrain) with_classes.classes = data.classes;
       part.items = static_cast<std::int64_t>(data.pairs.size());
       part.classes = no_items_of(data.classes);
       for (const SentencePair& pair : data.pairs) {
@@ -153,23 +152,23 @@ bool DataCheck::failed() const {
 
 DataCheck check_data(const Recipe& recipe) {
   DataCheck check;
-  switch (task_of(recipe)) {
+  switch (task_of(recipe.data)) {
     case TaskKind::kImages:
       for (const auto& [split, name] : {kSplits[0], kSplits[2]})
         add_part(check, name, "images",
-                 [&, split = split](DataPart& part) { check_images(recipe, split, part); });
+                 [&, split = split](DataPart& part) { check_images(recipe.data, split, part); });
       break;
     case TaskKind::kDetection:
-      check_detection(recipe, check);
+      check_detection(recipe.data, check);
       break;
     case TaskKind::kLanguage:
-      check_text(recipe, check);
+      check_text(recipe.data, check);
       break;
     case TaskKind::kNodes:
       check_nodes(recipe, check);
       break;
     case TaskKind::kEntailment:
-      check_pairs(recipe, check);
+      check_pairs(recipe.data, check);
       break;
   }
   return check;

@@ -32,16 +32,16 @@ void add_objects(const VocAnnotation& annotation, const ImageFit& fit, std::int6
 
 ObjectDetection::ObjectDetection(const Recipe& recipe)
     : recipe_(recipe),
-      device_(device_of(recipe)),
-      train_view_(view_of(recipe, /*training=*/true)),
-      eval_view_(view_of(recipe, /*training=*/false)),
-      train_(std::make_shared<VocDataset>(recipe.data_dir, recipe.train_set,
-                                          VocOptions{recipe.classes, recipe.skip_damaged})),
-      test_(std::make_shared<VocDataset>(recipe.data_dir, recipe.test_set,
-                                         VocOptions{train_->classes(), recipe.skip_damaged})),
-      split_(hold_out(train_->size(), recipe.validation)),
+      device_(device_of(recipe.running)),
+      train_view_(view_of(recipe.data, /*training=*/true)),
+      eval_view_(view_of(recipe.data, /*training=*/false)),
+      train_(std::make_shared<VocDataset>(recipe.data.dir, recipe.data.train_set,
+                                          VocOptions{recipe.data.classes, recipe.data.skip_damaged})),
+      test_(std::make_shared<VocDataset>(recipe.data.dir, recipe.data.test_set,
+                                         VocOptions{train_->classes(), recipe.data.skip_damaged})),
+      split_(hold_out(train_->size(), recipe.data.validation)),
       execution_(make_execution(recipe)) {
-  recipe_.classes = classes_to_keep(train_->classes(), recipe);
+  recipe_.data.classes = classes_to_keep(train_->classes(), recipe.data);
   model_ = make_detector(recipe_, execution_);
   model_->to(device_);
   layers_ = layers_of(*model_, *execution_, train_view_);
@@ -54,21 +54,22 @@ std::string ObjectDetection::describe() const {
 }
 
 Json ObjectDetection::skipped() const {
-  if (!recipe_.skip_damaged) return {};
+  if (!recipe_.data.skip_damaged) return {};
   return {{"train", train_->damaged().size()}, {"test", test_->damaged().size()}};
 }
 
 double ObjectDetection::steps_an_epoch() const {
-  return static_cast<double>(split_.train.size()) / static_cast<double>(recipe_.batch);
+  return static_cast<double>(split_.train.size()) / static_cast<double>(recipe_.training.batch);
 }
 
 LoaderOptions ObjectDetection::loader_options() const {
-  return {.batch_size = recipe_.batch, .threads = recipe_.loader_threads};
+  return {.batch_size = recipe_.training.batch, .threads = recipe_.running.loader_threads};
 }
 
 std::unique_ptr<ObjectDetection::Stream> ObjectDetection::training_stream() const {
-  return std::make_unique<Stream>(split_.train, recipe_.seed,
-                                  DetectionBatchMaker(train_, train_view_, recipe_.seed), loader_options());
+  return std::make_unique<Stream>(split_.train, recipe_.training.seed,
+                                  DetectionBatchMaker(train_, train_view_, recipe_.training.seed),
+                                  loader_options());
 }
 
 DetectionBatch ObjectDetection::to_device(DetectionBatch batch) const {
@@ -92,17 +93,17 @@ torch::Tensor ObjectDetection::forward_loss(const DetectionBatch& batch, Detecto
 }
 
 StepResult ObjectDetection::train_step() {
-  const bool random = recipe_.weights.empty() && recipe_.freeze_norm;
+  const bool random = recipe_.model.weights.empty() && recipe_.model.freeze_norm;
   if (random && execution_->step == 0) {
     const Bits bits = std::exchange(execution_->bits, Bits{});
-    estimate(batches_of(kFirstImages, recipe_.batch), /*frozen=*/true);
+    estimate(batches_of(kFirstImages, recipe_.training.batch), /*frozen=*/true);
     execution_->bits = bits;
   }
   last_batch_ = to_device(stream_->next());
   const MacCounter counter(*execution_, layers_);
   const torch::Tensor loss = forward_loss(last_batch_);
   loss.backward();
-  return {loss.detach(), {}, recipe_.batch, 0, counter.macs()};
+  return {loss.detach(), {}, recipe_.training.batch, 0, counter.macs()};
 }
 
 Evaluation ObjectDetection::evaluate(Split split, Bits bits) {

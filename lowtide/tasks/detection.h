@@ -21,8 +21,8 @@ class ObjectDetection final : public Task {
   torch::nn::Module& model() override { return *model_; }
   Execution& execution() override { return *execution_; }
   double steps_an_epoch() const override;
-  std::int64_t items_a_step() const override { return recipe_.batch; }
-  void complete(Recipe& recipe) const override { recipe.classes = recipe_.classes; }
+  std::int64_t items_a_step() const override { return recipe_.training.batch; }
+  void complete(Recipe& recipe) const override { recipe.data.classes = recipe_.data.classes; }
   Json skipped() const override;
   std::vector<Ledger::Layer> layers() override { return layers_; }
   StepResult train_step() override;

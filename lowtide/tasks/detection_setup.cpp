@@ -7,42 +7,44 @@
 
 namespace lowtide {
 
-DetectionView view_of(const Recipe& recipe, bool training) {
+DetectionView view_of(const DataOptions& options, bool training) {
   DetectionView view;
-  if (recipe.resize > 0) view.shorter = recipe.resize;
-  view.longer = recipe.max_size > 0 ? recipe.max_size : view.shorter * 1024 / 608;
+  if (options.resize > 0) view.shorter = options.resize;
+  view.longer = options.max_size > 0 ? options.max_size : view.shorter * 1024 / 608;
   if (view.longer < view.shorter) {
     throw UserError(fmt::format("max-size is {}; expected at least {}, the shorter side (resize)",
                                 view.longer, view.shorter));
   }
-  for (const auto& values : {recipe.mean, recipe.std}) {
+  for (const auto& values : {options.mean, options.std}) {
     if (!values.empty() && values.size() != 3) {
       throw UserError(
           fmt::format("{} values of mean or std; expected three, for red, green and blue", values.size()));
     }
   }
-  for (const double deviation : recipe.std) {
+  for (const double deviation : options.std) {
     if (!(deviation > 0)) throw UserError(fmt::format("std {}; expected more than 0", deviation));
   }
-  view.mean = recipe.mean;
-  view.std = recipe.std;
-  view.flip = training && recipe.flip;
+  view.mean = options.mean;
+  view.std = options.std;
+  view.flip = training && options.flip;
   return view;
 }
 
-std::vector<std::string> detector_classes(const Recipe& recipe) {
-  return recipe.classes.empty() ? voc_classes() : recipe.classes;
+std::vector<std::string> detector_classes(const DataOptions& options) {
+  return options.classes.empty() ? voc_classes() : options.classes;
 }
 
-std::vector<std::string> classes_to_keep(const std::vector<std::string>& of_data, const Recipe& recipe) {
-  return recipe.classes.empty() && of_data == voc_classes() ? std::vector<std::string>() : of_data;
+std::vector<std::string> classes_to_keep(const std::vector<std::string>& of_data,
+                                         const DataOptions& options) {
+  return options.classes.empty() && of_data == voc_classes() ? std::vector<std::string>() : of_data;
 }
 
 std::shared_ptr<RetinaNet> make_detector(const Recipe& recipe, const std::shared_ptr<Execution>& execution) {
-  const DetectionModelInfo& info = detection_model(recipe.model);
-  auto model = std::make_shared<RetinaNet>(info.layers, detector_classes(recipe).size(), recipe.freeze_norm);
-  model->initialise(recipe.seed);
-  if (!recipe.weights.empty()) model->load_backbone(recipe.weights);
+  const DetectionModelInfo& info = detection_model(recipe.model.name);
+  auto model = std::make_shared<RetinaNet>(info.layers, detector_classes(recipe.data).size(),
+                                           recipe.model.freeze_norm);
+  model->initialise(recipe.training.seed);
+  if (!recipe.model.weights.empty()) model->load_backbone(recipe.model.weights);
   attach_layers(*model, execution, {}, recipe);
   return model;
 }
@@ -65,20 +67,22 @@ TaskShape shape_of_detection(const Recipe& recipe) {
   TaskShape shape;
   std::int64_t images = kPublishedImages;
   Recipe untrained = recipe;
-  untrained.weights.clear();  // need not be there to be counted
+  untrained.model.weights.clear();  // need not be there to be counted
   try {
-    const VocDataset data(recipe.data_dir, recipe.train_set, {recipe.classes, recipe.skip_damaged});
+    const VocDataset data(recipe.data.dir, recipe.data.train_set,
+                          {recipe.data.classes, recipe.data.skip_damaged});
     images = data.size();
-    untrained.classes = data.classes();
+    untrained.data.classes = data.classes();
   } catch (const UserError& missing) {
     shape.assumed =
         fmt::format("{}; counted for VOC 2012: {} training images", missing.what(), kPublishedImages);
   }
-  shape.items_a_step = recipe.batch;
-  shape.steps_an_epoch = static_cast<double>(images - recipe.validation) / static_cast<double>(recipe.batch);
+  shape.items_a_step = recipe.training.batch;
+  shape.steps_an_epoch =
+      static_cast<double>(images - recipe.data.validation) / static_cast<double>(recipe.training.batch);
   const auto execution = make_execution(recipe);
   const auto model = make_detector(untrained, execution);
-  shape.layers = layers_of(*model, *execution, view_of(recipe, /*training=*/true));
+  shape.layers = layers_of(*model, *execution, view_of(recipe.data, /*training=*/true));
   return shape;
 }
 

@@ -13,13 +13,13 @@
 namespace lowtide {
 
 // From the recipe's words to what a detector sees of an image. UserError for sizes that cannot be.
-DetectionView view_of(const Recipe& recipe, bool training);
+DetectionView view_of(const DataOptions& options, bool training);
 
 // The classes that a detector of this recipe tells apart: those it names, or VOC's.
-std::vector<std::string> detector_classes(const Recipe& recipe);
+std::vector<std::string> detector_classes(const DataOptions& options);
 
 // What the recipe of a run says of the classes that its data has: nothing where they are VOC's and it named none.
-std::vector<std::string> classes_to_keep(const std::vector<std::string>& of_data, const Recipe& recipe);
+std::vector<std::string> classes_to_keep(const std::vector<std::string>& of_data, const DataOptions& options);
 
 // The detector of those classes, initialised by the recipe's seed and its file of weights, if it names one; its layers
 // attached to the execution.

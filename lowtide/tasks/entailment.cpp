@@ -18,52 +18,57 @@ namespace fs = std::filesystem;
 // As many batches as move a running range by all but 0.9^100 of its way.
 constexpr std::int64_t kReEstimationBatches = 100;
 
-bool is_folder(const Recipe& recipe) { return !recipe.weights.empty() && fs::is_directory(recipe.weights); }
+bool has_weights_folder(const ModelOptions& model) {
+  return !model.weights.empty() && fs::is_directory(model.weights);
+}
 
 // A folder of published weights says what its network is; else the recipe does.
 BertConfig config_of(const Recipe& recipe) {
-  if (recipe.model != "bert") {
-    throw UserError(fmt::format("model is '{}'; expected bert for pairs of sentences", recipe.model));
+  if (recipe.model.name != "bert") {
+    throw UserError(fmt::format("model is '{}'; expected bert for pairs of sentences", recipe.model.name));
   }
-  if (is_folder(recipe)) return open_bert_config(fs::path(recipe.weights) / "config.json");
+  if (has_weights_folder(recipe.model))
+    return open_bert_config(fs::path(recipe.model.weights) / "config.json");
   BertConfig config;
-  config.hidden = recipe.hidden;
-  config.layers = recipe.layers;
-  config.heads = recipe.heads;
-  config.feed_forward = recipe.feed_forward > 0 ? recipe.feed_forward : 4 * recipe.hidden;
-  config.positions = recipe.length;
-  config.dropout = config.attention_dropout = recipe.dropout;
+  config.hidden = recipe.model.hidden;
+  config.layers = recipe.model.layers;
+  config.heads = recipe.model.heads;
+  config.feed_forward = recipe.model.feed_forward_units();
+  config.positions = recipe.data.length;
+  config.dropout = config.attention_dropout = recipe.model.dropout;
   check(config, "the recipe's bert");
   return config;
 }
 
 WordPiece pieces_of(const Recipe& recipe) {
-  if (!recipe.vocabulary.empty()) return open_wordpiece(recipe.vocabulary, recipe.lower_case);
-  const fs::path beside = fs::path(recipe.weights) / "vocab.txt";
-  if (is_folder(recipe) && fs::exists(beside)) return open_wordpiece(beside, recipe.lower_case);
+  if (!recipe.data.vocabulary.empty()) return open_wordpiece(recipe.data.vocabulary, recipe.data.lower_case);
+  const fs::path beside = fs::path(recipe.model.weights) / "vocab.txt";
+  if (has_weights_folder(recipe.model) && fs::exists(beside))
+    return open_wordpiece(beside, recipe.data.lower_case);
   throw UserError("vocabulary is empty; expected a WordPiece file (--vocabulary vocab.txt)");
 }
 
 // The words that the vocabulary has, unless published weights say how many their network has.
 BertConfig with_words(BertConfig config, const Recipe& recipe, const WordPiece& pieces) {
   const std::int64_t words = pieces.vocabulary().size();
-  if (!is_folder(recipe)) {
+  if (!has_weights_folder(recipe.model)) {
     config.vocabulary = words;
     config.padding = pieces.padding();
   }
   if (words > config.vocabulary) {
     throw UserError(fmt::format(
         "the vocabulary has {} pieces, {} has {} words; expected the vocabulary that belongs to it", words,
-        recipe.weights, config.vocabulary));
+        recipe.model.weights, config.vocabulary));
   }
-  if (recipe.length > config.positions) {
-    throw UserError(fmt::format("length is {}; this bert has {} positions", recipe.length, config.positions));
+  if (recipe.data.length > config.positions) {
+    throw UserError(
+        fmt::format("length is {}; this bert has {} positions", recipe.data.length, config.positions));
   }
   return config;
 }
 
-const std::string& language_of(const Recipe& recipe, Split split) {
-  return split == Split::kTrain || recipe.test_language.empty() ? recipe.language : recipe.test_language;
+const std::string& language_of(const DataOptions& options, Split split) {
+  return split == Split::kTrain || options.test_language.empty() ? options.language : options.test_language;
 }
 
 void expect_labels(const EntailmentData& data, const EntailmentData& train) {
@@ -85,19 +90,19 @@ std::vector<SentencePair> selected(const std::vector<SentencePair>& pairs,
 
 }  // namespace
 
-EntailmentData open_pairs(const Recipe& recipe, Split split) {
-  if (recipe.data == "pairs")
-    return open_labelled_pairs(recipe.data_dir, split, {recipe.columns, recipe.classes});
-  return open_entailment(recipe.data, recipe.data_dir, split, language_of(recipe, split));
+EntailmentData open_pairs(const DataOptions& options, Split split) {
+  if (options.format == "pairs")
+    return open_labelled_pairs(options.dir, split, {options.columns, options.classes});
+  return open_entailment(options.format, options.dir, split, language_of(options, split));
 }
 
-bool has_pairs(const Recipe& recipe, Split split) {
-  return has_entailment(recipe.data, recipe.data_dir, split, language_of(recipe, split));
+bool has_pairs(const DataOptions& options, Split split) {
+  return has_entailment(options.format, options.dir, split, language_of(options, split));
 }
 
 Entailment::Entailment(const Recipe& recipe)
     : recipe_(recipe),
-      device_(device_of(recipe)),
+      device_(device_of(recipe.running)),
       config_(config_of(recipe)),
       pieces_(pieces_of(recipe)),
       execution_(make_execution(recipe)) {
@@ -106,18 +111,18 @@ Entailment::Entailment(const Recipe& recipe)
 }
 
 void Entailment::read_data() {
-  const EntailmentData train = open_pairs(recipe_, Split::kTrain);
+  const EntailmentData train = open_pairs(recipe_.data, Split::kTrain);
   expect_labels(train, train);
-  if (recipe_.data == "pairs") recipe_.classes = train.classes;
+  if (recipe_.data.format == "pairs") recipe_.data.classes = train.classes;
   description_ = train.describe();
-  const HeldOut split = hold_out(static_cast<std::int64_t>(train.pairs.size()), recipe_.validation);
+  const HeldOut split = hold_out(static_cast<std::int64_t>(train.pairs.size()), recipe_.data.validation);
   train_ = encode(selected(train.pairs, split.train));
-  if (recipe_.validation > 0) {
+  if (recipe_.data.validation > 0) {
     valid_ = encode(selected(train.pairs, split.valid));
-    description_ += fmt::format(", {} of them held out", recipe_.validation);
+    description_ += fmt::format(", {} of them held out", recipe_.data.validation);
   }
   read_test(train);
-  if (cut_ > 0) description_ += fmt::format("; {} pairs cut to {} pieces", cut_, recipe_.length);
+  if (cut_ > 0) description_ += fmt::format("; {} pairs cut to {} pieces", cut_, recipe_.data.length);
   sampler_ = std::make_unique<LengthSampler>(make_sampler());
   make_model(static_cast<std::int64_t>(train.classes.size()));
 }
@@ -126,21 +131,21 @@ void Entailment::read_data() {
 // held out of the training set can choose. Of a user's own pairs the other may be missing.
 void Entailment::read_test(const EntailmentData& train) {
   EntailmentData dev, test;
-  const bool dev_may_be_missing = recipe_.data == "pairs" && has_pairs(recipe_, Split::kTest);
-  if (!dev_may_be_missing || has_pairs(recipe_, Split::kValid)) {
-    dev = open_pairs(recipe_, Split::kValid);
+  const bool dev_may_be_missing = recipe_.data.format == "pairs" && has_pairs(recipe_.data, Split::kTest);
+  if (!dev_may_be_missing || has_pairs(recipe_.data, Split::kValid)) {
+    dev = open_pairs(recipe_.data, Split::kValid);
     expect_labels(dev, train);
   }
-  if (has_pairs(recipe_, Split::kTest)) test = open_pairs(recipe_, Split::kTest);
+  if (has_pairs(recipe_.data, Split::kTest)) test = open_pairs(recipe_.data, Split::kTest);
   if (!test.classes.empty() || dev.pairs.empty()) {
     expect_labels(test, train);
     test_ = encode(test.pairs);
-    if (recipe_.validation == 0) valid_ = encode(dev.pairs);
+    if (recipe_.data.validation == 0) valid_ = encode(dev.pairs);
     description_ += fmt::format("; tested on {}", test.place);
   } else {
     test_ = encode(dev.pairs);
     description_ += fmt::format("; there are no labels to test by, so {} is the test set", dev.place);
-    if (recipe_.validation == 0) description_ += " and nothing is held out (--validation)";
+    if (recipe_.data.validation == 0) description_ += " and nothing is held out (--validation)";
   }
 }
 
@@ -151,8 +156,9 @@ Entailment::Encoded Entailment::encode(const std::vector<SentencePair>& pairs) {
     std::vector<std::int32_t> premise = pieces_.encode(pair.premise),
                               hypothesis = pieces_.encode(pair.hypothesis);
     const auto whole = static_cast<std::int64_t>(premise.size() + hypothesis.size()) + kSpecial;
-    cut_ += whole > recipe_.length ? 1 : 0;
-    encoded.pairs.push_back(encode_pair(pieces_, std::move(premise), std::move(hypothesis), recipe_.length));
+    cut_ += whole > recipe_.data.length ? 1 : 0;
+    encoded.pairs.push_back(
+        encode_pair(pieces_, std::move(premise), std::move(hypothesis), recipe_.data.length));
     encoded.labels.push_back(pair.label);
   }
   return encoded;
@@ -160,16 +166,16 @@ Entailment::Encoded Entailment::encode(const std::vector<SentencePair>& pairs) {
 
 void Entailment::make_model(std::int64_t labels) {
   model_ = std::make_shared<BertClassifier>(config_, labels);
-  initialise(*model_, recipe_.seed);
-  if (!recipe_.weights.empty()) {
-    const fs::path weights = recipe_.weights;
-    load_bert_weights(*model_, is_folder(recipe_) ? weights / "model.safetensors" : weights);
+  initialise(*model_, recipe_.training.seed);
+  if (!recipe_.model.weights.empty()) {
+    const fs::path weights = recipe_.model.weights;
+    load_bert_weights(*model_, has_weights_folder(recipe_.model) ? weights / "model.safetensors" : weights);
   }
   attach_layers(*model_, execution_, {}, recipe_);
   model_->to(device_);
   layers_ = measure_layers(*model_, *execution_, 1, [&] {
     const torch::Tensor one =
-        torch::ones({1, recipe_.length}, torch::TensorOptions(torch::kInt64).device(device_));
+        torch::ones({1, recipe_.data.length}, torch::TensorOptions(torch::kInt64).device(device_));
     model_->forward({one, torch::zeros_like(one), one});
   });
 }
@@ -218,8 +224,8 @@ Evaluation Entailment::evaluate(Split split, Bits bits) {
   torch::Tensor loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));
   torch::Tensor correct = torch::zeros({}, torch::TensorOptions(torch::kInt64).device(device_));
   const auto items = static_cast<std::int64_t>(order.size());
-  for (std::int64_t first = 0; first < items; first += recipe_.batch) {
-    const std::int64_t last = std::min(items, first + recipe_.batch);
+  for (std::int64_t first = 0; first < items; first += recipe_.training.batch) {
+    const std::int64_t last = std::min(items, first + recipe_.training.batch);
     const Batch batch = batch_of(data, {order.begin() + first, order.begin() + last});
     const torch::Tensor scores = model_->forward(batch.input);
     loss += torch::cross_entropy_loss(scores, batch.labels) * (last - first);

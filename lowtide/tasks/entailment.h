@@ -9,8 +9,8 @@
 namespace lowtide {
 
 // The pairs that the recipe names, and whether there are such; those of `pairs` must have its classes, where it has any.
-EntailmentData open_pairs(const Recipe& recipe, Split split);
-bool has_pairs(const Recipe& recipe, Split split);
+EntailmentData open_pairs(const DataOptions& options, Split split);
+bool has_pairs(const DataOptions& options, Split split);
 
 // Whether the second of two sentences follows from the first, or what else a user's labels say of the two, by a BERT with a
 // classifier.
@@ -24,8 +24,8 @@ class Entailment final : public Task {
   torch::nn::Module& model() override { return *model_; }
   Execution& execution() override { return *execution_; }
   double steps_an_epoch() const override { return static_cast<double>(sampler_->batches_per_epoch()); }
-  std::int64_t items_a_step() const override { return recipe_.batch; }
-  void complete(Recipe& recipe) const override { recipe.classes = recipe_.classes; }
+  std::int64_t items_a_step() const override { return recipe_.training.batch; }
+  void complete(Recipe& recipe) const override { recipe.data.classes = recipe_.data.classes; }
   std::vector<Ledger::Layer> layers() override { return layers_; }
   StepResult train_step() override;
   bool has(Split split) const override { return split != Split::kValid || !valid_.pairs.empty(); }
@@ -53,7 +53,9 @@ class Entailment final : public Task {
   void read_test(const EntailmentData& train);
   Encoded encode(const std::vector<SentencePair>& pairs);
   void make_model(std::int64_t labels);
-  LengthSampler make_sampler() const { return {recipe_.seed, train_.lengths(), recipe_.batch}; }
+  LengthSampler make_sampler() const {
+    return {recipe_.training.seed, train_.lengths(), recipe_.training.batch};
+  }
   Batch batch_of(const Encoded& data, const std::vector<std::int64_t>& items) const;
 
   Recipe recipe_;

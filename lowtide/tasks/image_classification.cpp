@@ -24,16 +24,16 @@ ImageShape shape_of(const ImageDataset& data) {
 
 ImageClassification::ImageClassification(const Recipe& recipe)
     : recipe_(recipe),
-      device_(device_of(recipe)),
-      train_(open_images(recipe, Split::kTrain, damaged_train_)),
-      test_(open_images(recipe, Split::kTest, damaged_test_)),
-      split_(hold_out(train_->size(), recipe.validation)),
+      device_(device_of(recipe.running)),
+      train_(open_images(recipe.data, Split::kTrain, damaged_train_)),
+      test_(open_images(recipe.data, Split::kTest, damaged_test_)),
+      split_(hold_out(train_->size(), recipe.data.validation)),
       execution_(make_execution(recipe)) {
   ImageShape shape = shape_of(*train_);
-  const Augmentations augmentations = augmentations_of(recipe_, shape);
+  const Augmentations augmentations = augmentations_of(recipe.data, shape);
   train_augment_ = augmentations.train;
   eval_augment_ = augmentations.eval;
-  model_ = make_image_model(recipe_, shape, execution_);
+  model_ = make_image_model(recipe, shape, execution_);
   model_->to(device_);
   loader_ = training_stream();
 }
@@ -46,18 +46,21 @@ std::string ImageClassification::describe() const {
 }
 
 Json ImageClassification::skipped() const {
-  if (!recipe_.skip_damaged) return {};
+  if (!recipe_.data.skip_damaged) return {};
   return {{"train", damaged_train_.size()}, {"test", damaged_test_.size()}};
 }
 
 LoaderOptions ImageClassification::loader_options() const {
   // Small images in memory are made faster by one thread than any network here consumes them.
-  const int threads = recipe_.loader_threads > 0 ? recipe_.loader_threads : train_->height() > 0 ? 1 : 0;
-  return {.batch_size = recipe_.batch, .threads = threads};
+  const int threads = recipe_.running.loader_threads > 0 ? recipe_.running.loader_threads
+                      : train_->height() > 0             ? 1
+                                                         : 0;
+  return {.batch_size = recipe_.training.batch, .threads = threads};
 }
 
 std::unique_ptr<TrainLoader> ImageClassification::training_stream() const {
-  return std::make_unique<TrainLoader>(train_, split_.train, recipe_.seed, train_augment_, loader_options());
+  return std::make_unique<TrainLoader>(train_, split_.train, recipe_.training.seed, train_augment_,
+                                       loader_options());
 }
 
 Batch ImageClassification::to_device(const Batch& batch) const {
@@ -81,7 +84,11 @@ StepResult ImageClassification::train_step() {
   torch::Tensor logits;
   const torch::Tensor loss = forward_loss(last_batch_, &logits);
   loss.backward();
-  return {loss.detach(), logits.argmax(1).eq(last_batch_.labels).sum(), recipe_.batch, recipe_.batch, {}};
+  return {loss.detach(),
+          logits.argmax(1).eq(last_batch_.labels).sum(),
+          recipe_.training.batch,
+          recipe_.training.batch,
+          {}};
 }
 
 std::vector<std::int64_t> ImageClassification::items_of(Split split) const {

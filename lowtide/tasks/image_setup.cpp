@@ -15,21 +15,21 @@ namespace {
 
 // Images of one size in the files, which the network is to see in another: found before hours of training end in an
 // evaluation that cannot be.
-void expect_fitting(const Recipe& recipe, const ImageShape& files) {
-  const int size = recipe.image_size;
+void expect_fitting(const DataOptions& options, const ImageShape& files) {
+  const int size = options.image_size;
   if (size == 0 || files.height == 0 || (files.height == size && files.width == size)) return;
   const int padding = (std::max(size - std::min(files.height, files.width), 0) + 1) / 2;
-  if (recipe.augment == "none") {
+  if (options.augment == "none") {
     throw UserError(fmt::format(
         "image-size is {}, but the images are {}x{} and augment is none, which leaves them so; use --augment "
         "random-resized-crop, or pad-crop with --padding {} or more, and --resize {} for evaluation",
         size, files.width, files.height, padding, size));
   }
-  if (recipe.augment == "pad-crop" && recipe.padding < padding) {
+  if (options.augment == "pad-crop" && options.padding < padding) {
     throw UserError(fmt::format("image-size is {}, but the images are {}x{}; use --padding {} or more", size,
                                 files.width, files.height, padding));
   }
-  if (recipe.resize == 0) {
+  if (options.resize == 0) {
     throw UserError(fmt::format("image-size is {}, but the images are {}x{}; use --resize {} for evaluation",
                                 size, files.width, files.height, size));
   }
@@ -37,43 +37,43 @@ void expect_fitting(const Recipe& recipe, const ImageShape& files) {
 
 }  // namespace
 
-std::shared_ptr<const ImageDataset> open_images(const Recipe& recipe, Split split,
+std::shared_ptr<const ImageDataset> open_images(const DataOptions& options, Split split,
                                                 std::vector<std::string>& damaged) {
-  std::shared_ptr<const ImageDataset> all = open_image_dataset(recipe.data, recipe.data_dir, split);
-  return recipe.skip_damaged ? without_damaged(std::move(all), damaged) : all;
+  std::shared_ptr<const ImageDataset> all = open_image_dataset(options.format, options.dir, split);
+  return options.skip_damaged ? without_damaged(std::move(all), damaged) : all;
 }
 
-Augmentations augmentations_of(const Recipe& recipe, ImageShape& shape) {
-  expect_fitting(recipe, shape);
-  if (recipe.image_size > 0) shape.height = shape.width = recipe.image_size;
+Augmentations augmentations_of(const DataOptions& options, ImageShape& shape) {
+  expect_fitting(options, shape);
+  if (options.image_size > 0) shape.height = shape.width = options.image_size;
   if (shape.height == 0 || shape.width == 0) {
     throw UserError(
         "the images of this data set have various sizes; set --image-size, and --resize for evaluation");
   }
   AugmentSpec eval;
-  eval.mean.assign(recipe.mean.begin(), recipe.mean.end());
-  eval.std.assign(recipe.std.begin(), recipe.std.end());
+  eval.mean.assign(options.mean.begin(), options.mean.end());
+  eval.std.assign(options.std.begin(), options.std.end());
   eval.out_height = shape.height;
   eval.out_width = shape.width;
   AugmentSpec train = eval;
-  train.flip = recipe.flip;
-  if (recipe.augment == "pad-crop") {
+  train.flip = options.flip;
+  if (options.augment == "pad-crop") {
     train.kind = AugmentSpec::Kind::kPadCrop;
-    train.padding = recipe.padding;
-  } else if (recipe.augment == "random-resized-crop") {
+    train.padding = options.padding;
+  } else if (options.augment == "random-resized-crop") {
     train.kind = AugmentSpec::Kind::kRandomResizedCrop;
   }
-  if (recipe.resize > 0) {
+  if (options.resize > 0) {
     eval.kind = AugmentSpec::Kind::kResizeCentreCrop;
-    eval.resize = recipe.resize;
+    eval.resize = options.resize;
   }
   return {train, eval};
 }
 
 std::shared_ptr<ImageModel> make_image_model(const Recipe& recipe, const ImageShape& shape,
                                              const std::shared_ptr<Execution>& execution) {
-  auto model = image_model(recipe.model).make(shape.channels, shape.classes);
-  initialise(*model, recipe.seed);
+  auto model = image_model(recipe.model.name).make(shape.channels, shape.classes);
+  initialise(*model, recipe.training.seed);
   attach_layers(*model, execution, model->default_rules(), recipe);
   return model;
 }

@@ -10,7 +10,7 @@
 #include "lowtide/data/image_dataset.h"
 #include "lowtide/models/image_model.h"
 #include "lowtide/nn/execution.h"
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 
 namespace lowtide {
 
@@ -20,7 +20,7 @@ struct ImageShape {
 };
 
 // The recipe's images; with `skip-damaged` those alone that can be decoded, `damaged` saying what is wrong with the rest.
-std::shared_ptr<const ImageDataset> open_images(const Recipe& recipe, Split split,
+std::shared_ptr<const ImageDataset> open_images(const DataOptions& options, Split split,
                                                 std::vector<std::string>& damaged);
 
 struct Augmentations {
@@ -30,7 +30,7 @@ struct Augmentations {
 // From the recipe's words to what training and evaluation do with an image; `shape` has the size of the
 // files' images (0 where it varies) and is given the size that the network sees. UserError where no augmentation makes
 // the one of the other.
-Augmentations augmentations_of(const Recipe& recipe, ImageShape& shape);
+Augmentations augmentations_of(const DataOptions& options, ImageShape& shape);
 
 // The model, initialised by the recipe's seed, its layers attached to the execution by the model's rules and
 // the recipe's. UserError for a rule that matches no layer.

@@ -16,9 +16,8 @@ constexpr std::int64_t kEvalColumns = 10;
 // As many windows as move a running range by all but 0.9^100 of its way.
 constexpr int kReEstimationWindows = 100;
 
-LanguageModelOptions options_of(const Recipe& recipe, std::int64_t words) {
-  const std::int64_t feed_forward = recipe.feed_forward > 0 ? recipe.feed_forward : 4 * recipe.hidden;
-  return {words, recipe.hidden, recipe.layers, recipe.dropout, recipe.heads, feed_forward};
+LanguageModelOptions options_of(const ModelOptions& model, std::int64_t words) {
+  return {words, model.hidden, model.layers, model.dropout, model.heads, model.feed_forward_units()};
 }
 
 void replace(NamedTensors& values, const NamedTensors& by) {
@@ -27,26 +26,26 @@ void replace(NamedTensors& values, const NamedTensors& by) {
 
 }  // namespace
 
-Corpus open_corpus(const Recipe& recipe) {
-  if (recipe.data != "text") return open_corpus(recipe.data, recipe.data_dir);
-  return open_text(recipe.data_dir, {recipe.tokens == "characters", recipe.min_count});
+Corpus open_corpus(const DataOptions& options) {
+  if (options.format != "text") return open_corpus(options.format, options.dir);
+  return open_text(options.dir, {options.tokens == "characters", options.min_count});
 }
 
 LanguageModelling::LanguageModelling(const Recipe& recipe)
-    : recipe_(recipe),
-      device_(device_of(recipe)),
-      corpus_(open_corpus(recipe)),
-      batches_(corpus_.train, recipe.batch, recipe.length),
+    : batch_(recipe.training.batch),
+      length_(recipe.data.length),
+      device_(device_of(recipe.running)),
+      corpus_(open_corpus(recipe.data)),
+      batches_(corpus_.train, batch_, length_),
       execution_(make_execution(recipe)),
-      model_(make_language_model(recipe.model, options_of(recipe, corpus_.vocabulary.size()))) {
-  initialise(*model_, recipe.seed);
+      model_(make_language_model(recipe.model.name, options_of(recipe.model, corpus_.vocabulary.size()))) {
+  initialise(*model_, recipe.training.seed);
   attach_layers(*model_, execution_, model_->default_rules(), recipe);
   model_->to(device_);
-  carried_ = model_->initial_state(recipe.batch);
-  layers_ = measure_layers(*model_, *execution_, recipe.length, [&] {
+  carried_ = model_->initial_state(batch_);
+  layers_ = measure_layers(*model_, *execution_, length_, [&] {
     NamedTensors state = model_->initial_state(1);
-    model_->forward(torch::zeros({recipe.length, 1}, torch::TensorOptions(torch::kInt64).device(device_)),
-                    state);
+    model_->forward(torch::zeros({length_, 1}, torch::TensorOptions(torch::kInt64).device(device_)), state);
   });
 }
 
@@ -62,8 +61,8 @@ torch::Tensor LanguageModelling::loss_of(const Window& window, NamedTensors& sta
 
 StepResult LanguageModelling::train_step() {
   const TextWindow window = batches_.next();
-  if (window.first) replace(carried_, model_->initial_state(recipe_.batch));
-  last_ = to_device(window, recipe_.batch);
+  if (window.first) replace(carried_, model_->initial_state(batch_));
+  last_ = to_device(window, batch_);
   before_last_.clear();
   for (const auto& [name, tensor] : carried_) before_last_.emplace_back(name, tensor.clone());
   const MacCounter counter(*execution_, layers_);
@@ -71,7 +70,7 @@ StepResult LanguageModelling::train_step() {
   const torch::Tensor loss = loss_of(last_, state);
   loss.backward();
   replace(carried_, state);
-  return {loss.detach(), {}, window.length * recipe_.batch, 0, counter.macs()};
+  return {loss.detach(), {}, window.length * batch_, 0, counter.macs()};
 }
 
 std::optional<double> LanguageModelling::training_metric(double loss, double /*correct*/) const {
@@ -87,7 +86,7 @@ Evaluation LanguageModelling::evaluate_sample(Split split, Bits bits, std::int64
   const auto& text = corpus_.of(split);
   const Evaluating evaluating(*model_, *execution_, bits);
   const auto columns = std::clamp<std::int64_t>(static_cast<std::int64_t>(text.size() / 2), 1, kEvalColumns);
-  TextBatches windows(text, columns, recipe_.length);
+  TextBatches windows(text, columns, length_);
   NamedTensors state = model_->initial_state(columns);
   torch::Tensor loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));
   std::int64_t words = 0;
@@ -105,11 +104,11 @@ Evaluation LanguageModelling::evaluate_sample(Split split, Bits bits, std::int64
 
 void LanguageModelling::re_estimate_statistics() {
   const torch::NoGradGuard no_grad;
-  TextBatches windows(corpus_.train, recipe_.batch, recipe_.length);
-  NamedTensors state = model_->initial_state(recipe_.batch);
+  TextBatches windows(corpus_.train, batch_, length_);
+  NamedTensors state = model_->initial_state(batch_);
   for (std::int64_t i = 0; i < std::min<std::int64_t>(kReEstimationWindows, windows.windows_per_epoch());
        ++i) {
-    model_->forward(to_device(windows.next(), recipe_.batch).words, state);
+    model_->forward(to_device(windows.next(), batch_).words, state);
   }
 }
 

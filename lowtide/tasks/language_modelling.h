@@ -8,7 +8,7 @@
 namespace lowtide {
 
 // The text that the recipe names.
-Corpus open_corpus(const Recipe& recipe);
+Corpus open_corpus(const DataOptions& options);
 
 // The next word of a text, or character, from those before it. Windows of the text follow each other; what the network remembers is
 // carried from one to the next, gradients are not.
@@ -22,7 +22,7 @@ class LanguageModelling final : public Task {
   torch::nn::Module& model() override { return *model_; }
   Execution& execution() override { return *execution_; }
   double steps_an_epoch() const override { return static_cast<double>(batches_.windows_per_epoch()); }
-  std::int64_t items_a_step() const override { return recipe_.batch * recipe_.length; }
+  std::int64_t items_a_step() const override { return batch_ * length_; }
   std::vector<Ledger::Layer> layers() override { return layers_; }
   StepResult train_step() override;
   std::optional<double> training_metric(double loss, double correct) const override;
@@ -43,7 +43,7 @@ class LanguageModelling final : public Task {
   Window to_device(const TextWindow& window, std::int64_t batch) const;
   torch::Tensor loss_of(const Window& window, NamedTensors& state);
 
-  Recipe recipe_;
+  std::int64_t batch_, length_;
   torch::Device device_;
   Corpus corpus_;
   TextBatches batches_;

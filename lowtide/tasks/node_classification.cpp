@@ -6,17 +6,17 @@
 namespace lowtide {
 namespace {
 
-GraphNetworkOptions options_of(const Recipe& recipe, const Graph& graph) {
+GraphNetworkOptions options_of(const ModelOptions& model, const Graph& graph) {
   return {.features = graph.features.columns,
           .classes = graph.classes,
-          .hidden = recipe.hidden,
-          .layers = recipe.layers,
-          .heads = recipe.heads,
-          .dropout = recipe.dropout,
-          .input_dropout = recipe.input_dropout,
-          .norm = recipe.norm != "none",
-          .quantized_aggregation = recipe.aggregation == "quantized",
-          .quantize_norm = recipe.quantize_norm};
+          .hidden = model.hidden,
+          .layers = model.layers,
+          .heads = model.heads,
+          .dropout = model.dropout,
+          .input_dropout = model.input_dropout,
+          .norm = model.norm != "none",
+          .quantized_aggregation = model.aggregation == "quantized",
+          .quantize_norm = model.quantize_norm};
 }
 
 }  // namespace
@@ -26,31 +26,36 @@ NodeClassification::NodeClassification(const Recipe& recipe)
 
 NodeClassification::NodeClassification(const Recipe& recipe, Graph graph)
     : recipe_(recipe),
-      device_(device_of(recipe)),
+      device_(device_of(recipe.running)),
       graph_(std::move(graph)),
       description_(graph_.describe()),
       execution_(make_execution(recipe)),
-      model_(make_graph_network(recipe.model, options_of(recipe, graph_))) {
-  initialise(*model_, recipe.seed);
+      model_(make_graph_network(recipe.model.name, options_of(recipe.model, graph_))) {
+  initialise(*model_, recipe.training.seed);
   attach_layers(*model_, execution_, {}, recipe);
   model_->to(device_);
-  if (!recipe.fan_out.empty()) {
+  if (!recipe.data.fan_out.empty()) {
     const auto train_nodes = static_cast<std::int64_t>(graph_.split.train.size());
-    sampling_ = std::make_unique<Sampling>(Sampling{
-        EpochSampler(recipe.seed, train_nodes), NeighbourSampler(graph_.edges, recipe.fan_out, recipe.seed)});
+    sampling_ = std::make_unique<Sampling>(
+        Sampling{EpochSampler(recipe.training.seed, train_nodes),
+                 NeighbourSampler(graph_.edges, recipe.data.fan_out, recipe.training.seed)});
   } else {
     last_ = whole_graph();
   }
   const std::vector<std::int32_t>& train = graph_.split.train;
-  const Batch batch = sampling_ ? sampled(0, {train.begin(), train.begin() + recipe.batch}) : last_;
+  const Batch batch = sampling_ ? sampled(0, {train.begin(), train.begin() + recipe.training.batch}) : last_;
   layers_ = measure_layers(*model_, *execution_, batch.items, [&] { scores_of(batch); });
 }
 
 double NodeClassification::steps_an_epoch() const {
-  return sampling_ ? static_cast<double>(graph_.split.train.size()) / static_cast<double>(recipe_.batch) : 1;
+  return sampling_
+             ? static_cast<double>(graph_.split.train.size()) / static_cast<double>(recipe_.training.batch)
+             : 1;
 }
 
-std::int64_t NodeClassification::items_a_step() const { return sampling_ ? recipe_.batch : graph_.nodes; }
+std::int64_t NodeClassification::items_a_step() const {
+  return sampling_ ? recipe_.training.batch : graph_.nodes;
+}
 
 const std::vector<std::int32_t>& NodeClassification::nodes_of(Split split) const {
   return split == Split::kTest    ? graph_.split.test
@@ -78,8 +83,9 @@ const NodeInput& NodeClassification::all_features() {
 
 const std::shared_ptr<const Gather>& NodeClassification::all_edges() {
   if (!all_edges_) {
-    all_edges_ = make_gather(graph_.edges, device_,
-                             {.gradients = recipe_.fan_out.empty(), .entries = recipe_.model == "gat"});
+    all_edges_ =
+        make_gather(graph_.edges, device_,
+                    {.gradients = recipe_.data.fan_out.empty(), .entries = recipe_.model.name == "gat"});
   }
   return all_edges_;
 }
@@ -101,9 +107,9 @@ NodeClassification::Batch NodeClassification::sampled(std::int64_t draw,
 
 NodeClassification::Batch NodeClassification::next_batch() {
   if (!sampling_) return last_;
-  const std::int64_t draw = sampling_->order.position() / recipe_.batch;
+  const std::int64_t draw = sampling_->order.position() / recipe_.training.batch;
   std::vector<std::int32_t> nodes;
-  for (const std::int64_t i : sampling_->order.next_batch(recipe_.batch)) {
+  for (const std::int64_t i : sampling_->order.next_batch(recipe_.training.batch)) {
     nodes.push_back(graph_.split.train[static_cast<std::size_t>(i)]);
   }
   return sampled(draw, nodes);

@@ -17,7 +17,7 @@ bool parse(std::string_view text, T& value) {
 }
 
 NodeSplit split_of(const Recipe& recipe, const Graph& graph) {
-  const std::string& asked = recipe.node_split;
+  const std::string& asked = recipe.data.node_split;
   if (asked == "data") {
     if (!graph.split.empty()) return graph.split;
     throw UserError(
@@ -30,11 +30,11 @@ NodeSplit split_of(const Recipe& recipe, const Graph& graph) {
   const std::string_view valid = colon == std::string::npos ? "" : std::string_view(asked).substr(colon + 1);
   std::int64_t train_nodes = 0, valid_nodes = 0;
   if (parse(train, train_nodes) && parse(valid, valid_nodes) && train_nodes > 0 && valid_nodes > 0) {
-    return split_by_class(graph.labels, graph.classes, train_nodes, valid_nodes, recipe.seed);
+    return split_by_class(graph.labels, graph.classes, train_nodes, valid_nodes, recipe.training.seed);
   }
   double train_share = 0, valid_share = 0;
   if (parse(train, train_share) && parse(valid, valid_share)) {
-    return split_by_share(graph.nodes, train_share, valid_share, recipe.seed);
+    return split_by_share(graph.nodes, train_share, valid_share, recipe.training.seed);
   }
   throw UserError(fmt::format(
       "node-split is '{}'; expected data, shares such as 0.6:0.2, or nodes of each class such as 20:30",
@@ -42,18 +42,19 @@ NodeSplit split_of(const Recipe& recipe, const Graph& graph) {
 }
 
 void check_sampling(const Recipe& recipe, const NodeSplit& split) {
-  if (recipe.fan_out.empty()) return;
-  if (recipe.model != "sage") {
-    throw UserError(fmt::format(
-        "fan-out is for model sage, model is '{}'; leave it out to train on the whole graph", recipe.model));
-  }
-  if (static_cast<std::int64_t>(recipe.fan_out.size()) != recipe.layers) {
-    throw UserError(fmt::format("fan-out has {} numbers, layers is {}; expected one for each layer",
-                                recipe.fan_out.size(), recipe.layers));
-  }
-  if (recipe.batch > static_cast<std::int64_t>(split.train.size())) {
+  if (recipe.data.fan_out.empty()) return;
+  if (recipe.model.name != "sage") {
     throw UserError(
-        fmt::format("batch is {}; expected at most the {} training nodes", recipe.batch, split.train.size()));
+        fmt::format("fan-out is for model sage, model is '{}'; leave it out to train on the whole graph",
+                    recipe.model.name));
+  }
+  if (static_cast<std::int64_t>(recipe.data.fan_out.size()) != recipe.model.layers) {
+    throw UserError(fmt::format("fan-out has {} numbers, layers is {}; expected one for each layer",
+                                recipe.data.fan_out.size(), recipe.model.layers));
+  }
+  if (recipe.training.batch > static_cast<std::int64_t>(split.train.size())) {
+    throw UserError(fmt::format("batch is {}; expected at most the {} training nodes", recipe.training.batch,
+                                split.train.size()));
   }
 }
 
@@ -78,7 +79,7 @@ SparsePart rows_of(const NodeFeatures& features, std::span<const std::int32_t> n
 }  // namespace
 
 Graph open_nodes(const Recipe& recipe) {
-  return made_ready(open_graph(recipe.data, recipe.data_dir), recipe);
+  return made_ready(open_graph(recipe.data.format, recipe.data.dir), recipe);
 }
 
 Graph made_ready(Graph graph, const Recipe& recipe) {
@@ -86,11 +87,11 @@ Graph made_ready(Graph graph, const Recipe& recipe) {
   if (graph.split.train.empty())
     throw UserError(fmt::format("{}: the split has no training nodes", graph.place));
   check_sampling(recipe, graph.split);
-  if (recipe.node_features == "standardise") standardise(graph.features);
-  if (recipe.node_features == "normalise") normalise_rows(graph.features);
+  if (recipe.data.node_features == "standardise") standardise(graph.features);
+  if (recipe.data.node_features == "normalise") normalise_rows(graph.features);
   // Files list the nodes that an edge leads to; a network gathers from those that it comes from.
-  graph.edges = recipe.undirected ? undirected(graph.edges) : transposed(graph.edges).rows;
-  if (recipe.model != "sage") graph.edges = with_self_loops(graph.edges);
+  graph.edges = recipe.data.undirected ? undirected(graph.edges) : transposed(graph.edges).rows;
+  if (recipe.model.name != "sage") graph.edges = with_self_loops(graph.edges);
   return graph;
 }
 

@@ -3,7 +3,7 @@
 #include "lowtide/data/graph/graph.h"
 #include "lowtide/data/graph/neighbour_sampler.h"
 #include "lowtide/nn/gather.h"
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 
 namespace lowtide {
 

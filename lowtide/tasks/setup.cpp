@@ -16,8 +16,8 @@ bool is_finite(const torch::Tensor& tensor) { return torch::isfinite(tensor).all
 
 }  // namespace
 
-torch::Device device_of(const Recipe& recipe) {
-  if (recipe.device == "cpu") return torch::kCPU;
+torch::Device device_of(const RunningOptions& running) {
+  if (running.device == "cpu") return torch::kCPU;
   if (!torch::cuda::is_available()) {
     throw UserError("device 'cuda' was asked for, but this build or this machine has none; use --device cpu");
   }
@@ -26,24 +26,24 @@ torch::Device device_of(const Recipe& recipe) {
 
 std::shared_ptr<Execution> make_execution(const Recipe& recipe) {
   auto execution = std::make_shared<Execution>();
-  execution->engine = make_engine(choose_engine(recipe.engine, recipe.device));
-  execution->seed = recipe.seed;
-  execution->stochastic = recipe.grad_rounding == "stochastic";
-  execution->bifurcate = recipe.bifurcate;
-  execution->recompute = recipe.recompute;
+  execution->engine = make_engine(choose_engine(recipe.precision.engine, recipe.running.device));
+  execution->seed = recipe.training.seed;
+  execution->stochastic = recipe.precision.grad_rounding == "stochastic";
+  execution->bifurcate = recipe.precision.bifurcate;
+  execution->recompute = recipe.precision.recompute;
   return execution;
 }
 
 void attach_layers(torch::nn::Module& model, const std::shared_ptr<Execution>& execution,
                    const std::vector<std::string>& own_rules, const Recipe& recipe) {
   LayerRules rules(own_rules);
-  for (const std::string& rule : recipe.layer_bits) rules.add(rule);
+  for (const std::string& rule : recipe.precision.layer_bits) rules.add(rule);
   attach_layers(model, execution, rules);
   std::vector<std::string> names;
   for (const QuantLayer* layer : quant_layers(model)) names.push_back(layer->layer_name());
-  for (const std::string& pattern : LayerRules(recipe.layer_bits).unmatched(names)) {
+  for (const std::string& pattern : LayerRules(recipe.precision.layer_bits).unmatched(names)) {
     throw UserError(fmt::format("layer-bits: '{}' matches no layer of {}; `lowtide cost` lists them", pattern,
-                                recipe.model));
+                                recipe.model.name));
   }
 }
 

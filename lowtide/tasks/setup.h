@@ -8,14 +8,14 @@
 #include "lowtide/base/torch.h"
 #include "lowtide/cost/ledger.h"
 #include "lowtide/nn/execution.h"
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 
 // What all tasks do alike.
 
 namespace lowtide {
 
 // UserError where the recipe asks for a device that is not there.
-torch::Device device_of(const Recipe& recipe);
+torch::Device device_of(const RunningOptions& running);
 
 std::shared_ptr<Execution> make_execution(const Recipe& recipe);
 

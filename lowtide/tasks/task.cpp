@@ -38,21 +38,22 @@ TaskShape shape_of_image_task(const Recipe& recipe) {
   std::int64_t items = 0;
   try {
     std::vector<std::string> damaged;
-    const auto data = open_images(recipe, Split::kTrain, damaged);
+    const auto data = open_images(recipe.data, Split::kTrain, damaged);
     shape = {data->channels(), data->height(), data->width(), data->classes()};
     items = data->size();
   } catch (const UserError& missing) {
     for (const PublishedData& published : kPublished) {
-      if (published.format != recipe.data) continue;
+      if (published.format != recipe.data.format) continue;
       shape = published.shape;
       items = published.train_items;
       result.assumed = fmt::format("{}; counted for {}: {} images of {} classes", missing.what(),
                                    published.name, published.train_items, shape.classes);
     }
   }
-  result.items_a_step = recipe.batch;
-  result.steps_an_epoch = static_cast<double>(items - recipe.validation) / static_cast<double>(recipe.batch);
-  augmentations_of(recipe, shape);
+  result.items_a_step = recipe.training.batch;
+  result.steps_an_epoch =
+      static_cast<double>(items - recipe.data.validation) / static_cast<double>(recipe.training.batch);
+  augmentations_of(recipe.data, shape);
   const auto execution = make_execution(recipe);
   const auto model = make_image_model(recipe, shape, execution);
   result.layers = layers_of(*model, *execution, shape);
@@ -62,7 +63,7 @@ TaskShape shape_of_image_task(const Recipe& recipe) {
 }  // namespace
 
 std::unique_ptr<Task> make_task(const Recipe& recipe) {
-  switch (task_of(recipe)) {
+  switch (task_of(recipe.data)) {
     case TaskKind::kImages:
       return std::make_unique<ImageClassification>(recipe);
     case TaskKind::kLanguage:
@@ -74,22 +75,22 @@ std::unique_ptr<Task> make_task(const Recipe& recipe) {
     case TaskKind::kEntailment:
       return std::make_unique<Entailment>(recipe);
   }
-  invariant_failed("a task of a known kind", __FILE__, __LINE__, recipe.data);
+  invariant_failed("a task of a known kind", __FILE__, __LINE__, recipe.data.format);
 }
 
 std::optional<double> Task::training_metric(double /*loss*/, double correct) const { return correct; }
 
 std::unique_ptr<Task> make_task_or_drawn(const Recipe& recipe, std::string& assumed) {
-  const GraphSize* size = recipe.data == "ogb" ? published_size(recipe.data_dir) : nullptr;
-  if (size == nullptr || std::filesystem::exists(recipe.data_dir)) return make_task(recipe);
-  Graph graph = made_ready(draw_graph(*size, recipe.seed), recipe);
-  assumed = fmt::format("{}: no such folder; {}", recipe.data_dir, graph.describe());
+  const GraphSize* size = recipe.data.format == "ogb" ? published_size(recipe.data.dir) : nullptr;
+  if (size == nullptr || std::filesystem::exists(recipe.data.dir)) return make_task(recipe);
+  Graph graph = made_ready(draw_graph(*size, recipe.training.seed), recipe);
+  assumed = fmt::format("{}: no such folder; {}", recipe.data.dir, graph.describe());
   return std::make_unique<NodeClassification>(recipe, std::move(graph));
 }
 
 TaskShape shape_of_task(const Recipe& recipe) {
-  if (task_of(recipe) == TaskKind::kImages) return shape_of_image_task(recipe);
-  if (task_of(recipe) == TaskKind::kDetection) return shape_of_detection(recipe);
+  if (task_of(recipe.data) == TaskKind::kImages) return shape_of_image_task(recipe);
+  if (task_of(recipe.data) == TaskKind::kDetection) return shape_of_detection(recipe);
   std::string assumed;
   const auto task = make_task_or_drawn(recipe, assumed);
   return {task->layers(), task->steps_an_epoch(), task->items_a_step(), assumed};

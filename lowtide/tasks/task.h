@@ -12,7 +12,7 @@
 #include "lowtide/data/split.h"
 #include "lowtide/nn/execution.h"
 #include "lowtide/nn/named_tensors.h"
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 
 namespace lowtide {
 

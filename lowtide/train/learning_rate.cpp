@@ -21,21 +21,21 @@ LearningRate::Kind LearningRate::kind_named(const std::string& name) {
   return Kind::kConstant;
 }
 
-LearningRate::LearningRate(const Recipe& recipe, std::int64_t total_steps)
-    : kind_(kind_named(recipe.lr_schedule)),
-      first_(recipe.lr),
-      last_(recipe.lr * recipe.lr_final),
-      gamma_(recipe.lr_gamma),
-      warmup_(recipe.warmup),
-      delay_(recipe.lr_delay),
-      total_(total_steps - recipe.lr_delay) {
+LearningRate::LearningRate(const TrainingOptions& training, std::int64_t total_steps)
+    : kind_(kind_named(training.lr_schedule)),
+      first_(training.lr),
+      last_(training.lr * training.lr_final),
+      gamma_(training.lr_gamma),
+      warmup_(training.warmup),
+      delay_(training.lr_delay),
+      total_(total_steps - training.lr_delay) {
   LOWTIDE_CHECK(total_steps > 0, "a learning rate of no steps");
   if (total_ <= 0) {
     throw UserError(
         fmt::format("lr-delay is {}; expected less than the run's {} steps, so that its schedule has some",
                     delay_, total_steps));
   }
-  for (const double at : recipe.lr_steps) {
+  for (const double at : training.lr_steps) {
     milestones_.push_back(std::llround(at > 1 ? at : at * static_cast<double>(total_)));
   }
 }

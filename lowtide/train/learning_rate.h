@@ -4,14 +4,14 @@
 #include <optional>
 #include <vector>
 
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 
 namespace lowtide {
 
 // The learning rate of each step: a pure function of it, but for `plateau`, which listens to the held-out loss.
 class LearningRate {
  public:
-  LearningRate(const Recipe& recipe, std::int64_t total_steps);
+  LearningRate(const TrainingOptions& training, std::int64_t total_steps);
   double at(std::int64_t step) const;
 
   bool listens() const { return kind_ == Kind::kPlateau; }

@@ -28,32 +28,32 @@ bool names(const std::string& pattern, const std::string& parameter) {
 }
 
 // The weight decay of a parameter: the recipe's, unless that is for other layers.
-double decay_of(const Recipe& recipe, const std::string& parameter) {
-  const auto& patterns = recipe.decay_layers;
+double decay_of(const TrainingOptions& training, const std::string& parameter) {
+  const auto& patterns = training.decay_layers;
   const bool decays =
       patterns.empty() || std::any_of(patterns.begin(), patterns.end(),
                                       [&](const std::string& pattern) { return names(pattern, parameter); });
-  return decays ? recipe.weight_decay : 0;
+  return decays ? training.weight_decay : 0;
 }
 
-void check_decay_layers(const Recipe& recipe, const torch::nn::Module& model) {
+void check_decay_layers(const TrainingOptions& training, const torch::nn::Module& model) {
   const auto parameters = model.named_parameters();
-  for (const std::string& pattern : recipe.decay_layers) {
+  for (const std::string& pattern : training.decay_layers) {
     if (std::any_of(parameters.begin(), parameters.end(),
                     [&](const auto& item) { return names(pattern, item.key()); }))
       continue;
-    throw UserError(fmt::format("decay-layers: '{}' matches no layer of {}; `lowtide cost` lists them",
-                                pattern, recipe.model));
+    throw UserError(
+        fmt::format("decay-layers: '{}' matches no layer of the model; `lowtide cost` lists them", pattern));
   }
 }
 
 class Sgd final : public Optimizer {
  public:
-  Sgd(const Recipe& recipe, torch::nn::Module& model) : momentum_(recipe.momentum) {
+  Sgd(const TrainingOptions& training, torch::nn::Module& model) : momentum_(training.momentum) {
     for (const auto& item : model.named_parameters()) {
       if (!item.value().requires_grad()) continue;
       parameters_.push_back(item.value());
-      decay_.push_back(decay_of(recipe, item.key()));
+      decay_.push_back(decay_of(training, item.key()));
       velocity_.emplace_back(item.key() + ".momentum", torch::zeros_like(item.value()));
     }
   }
@@ -88,12 +88,12 @@ class Sgd final : public Optimizer {
 // 2019; Devlin et al. 2019).
 class Adam final : public Optimizer {
  public:
-  Adam(const Recipe& recipe, torch::nn::Module& model)
-      : beta1_(recipe.betas[0]), beta2_(recipe.betas[1]), apart_(recipe.optimizer == "adamw") {
+  Adam(const TrainingOptions& training, torch::nn::Module& model)
+      : beta1_(training.betas[0]), beta2_(training.betas[1]), apart_(training.optimizer == "adamw") {
     for (const auto& item : model.named_parameters()) {
       if (!item.value().requires_grad()) continue;
       parameters_.push_back(item.value());
-      decay_.push_back(decay_of(recipe, item.key()));
+      decay_.push_back(decay_of(training, item.key()));
       first_.emplace_back(item.key() + ".first_moment", torch::zeros_like(item.value()));
       second_.emplace_back(item.key() + ".second_moment", torch::zeros_like(item.value()));
     }
@@ -160,10 +160,10 @@ torch::Tensor norm_of(const torch::Tensor& gradient) {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const Recipe& recipe, torch::nn::Module& model) {
-  check_decay_layers(recipe, model);
-  if (recipe.optimizer != "sgd") return std::make_unique<Adam>(recipe, model);
-  return std::make_unique<Sgd>(recipe, model);
+std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& training, torch::nn::Module& model) {
+  check_decay_layers(training, model);
+  if (training.optimizer != "sgd") return std::make_unique<Adam>(training, model);
+  return std::make_unique<Sgd>(training, model);
 }
 
 torch::Tensor clip_gradients(const std::vector<torch::Tensor>& parameters, double limit) {

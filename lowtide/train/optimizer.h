@@ -6,7 +6,7 @@
 #include "lowtide/base/json.h"
 #include "lowtide/base/torch.h"
 #include "lowtide/nn/named_tensors.h"
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 
 namespace lowtide {
 
@@ -25,7 +25,7 @@ class Optimizer {
 };
 
 // UserError where the recipe's decay-layers name none of the model's.
-std::unique_ptr<Optimizer> make_optimizer(const Recipe& recipe, torch::nn::Module& model);
+std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& training, torch::nn::Module& model);
 
 // Scales gradients so that their joint norm is at most `limit` (0: any), and returns the norm before that:
 // one element on the device. It is finite only if every gradient is.

@@ -121,12 +121,12 @@ RunFolder RunFolder::resume(const fs::path& folder, std::int64_t step) {
   return result;
 }
 
-void RunFolder::change_length(const Recipe& recipe) {
+void RunFolder::change_length(const TrainingOptions& training) {
   // In this order: a run without a result is one that is not finished, whatever its length.
   for (const fs::path& end : {paths_.result(), paths_.averaged()}) remove_file(end);
   Json run = read_run_file(paths_.run());
-  run["recipe"]["steps"] = recipe.steps;
-  run["recipe"]["epochs"] = recipe.epochs;
+  run["recipe"]["steps"] = training.steps;
+  run["recipe"]["epochs"] = training.epochs;
   write_atomically(paths_.run(), run.dump(2) + "\n");
 }
 

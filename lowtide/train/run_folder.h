@@ -10,7 +10,7 @@
 #include "lowtide/io/file.h"
 #include "lowtide/io/jsonl.h"
 #include "lowtide/io/tensorboard.h"
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 
 namespace lowtide {
 
@@ -61,7 +61,7 @@ class RunFolder {
   const RunPaths& paths() const { return paths_; }
 
   // The run gets the recipe's number of steps: what told its end is removed, run.json says the new length.
-  void change_length(const Recipe& recipe);
+  void change_length(const TrainingOptions& training);
 
   // One object a line; numbers also go to TensorBoard as PREFIX/KEY, where `split` gives the prefix.
   void log(const Json& line);

@@ -20,9 +20,9 @@ std::string bits_text(Bits bits) {
 // What a run of `total` steps would have done otherwise in its first `done` than one of `planned`; empty: nothing.
 std::string first_difference(const Recipe& recipe, std::int64_t planned, std::int64_t total,
                              std::int64_t done) {
-  const ScheduleSpec spec = schedule_of(recipe);
+  const ScheduleSpec spec = schedule_of(recipe.precision);
   const auto was = make_schedule(spec, planned), is = make_schedule(spec, total);
-  const LearningRate rate_was(recipe, planned), rate_is(recipe, total);
+  const LearningRate rate_was(recipe.training, planned), rate_is(recipe.training, total);
   for (std::int64_t step = 0; step < done; ++step) {
     if (was->at(step) != is->at(step)) {
       return fmt::format("step {} had {} where schedule '{}' over {} steps has {}", step + 1,
@@ -30,35 +30,35 @@ std::string first_difference(const Recipe& recipe, std::int64_t planned, std::in
     }
     if (rate_was.at(step) != rate_is.at(step)) {
       return fmt::format("step {} had learning rate {:.6g} where lr-schedule {} over {} steps has {:.6g}",
-                         step + 1, rate_was.at(step), recipe.lr_schedule, total, rate_is.at(step));
+                         step + 1, rate_was.at(step), recipe.training.lr_schedule, total, rate_is.at(step));
     }
   }
   // A schedule that listens may have heard more or less, at the same bits.
   if (was->is_stateful() && delay_steps(spec, planned) != delay_steps(spec, total))
     return fmt::format("schedule '{}' over {} steps has a delay of {}, not {}", to_string(spec), total,
                        delay_steps(spec, total), delay_steps(spec, planned));
-  const std::int64_t average_was = first_averaged_step(recipe, planned),
-                     average_is = first_averaged_step(recipe, total);
+  const std::int64_t average_was = first_averaged_step(recipe.training, planned),
+                     average_is = first_averaged_step(recipe.training, total);
   if (average_was != average_is && std::min(average_was, average_is) < done)
     return fmt::format("averaging began after step {} where swa-start {} of {} steps is {}", average_was,
-                       recipe.swa_start, total, average_is);
+                       recipe.training.swa_start, total, average_is);
   return "";
 }
 
 }  // namespace
 
-std::int64_t total_steps(const Recipe& recipe, double steps_an_epoch) {
-  if (recipe.steps > 0) return recipe.steps;
-  const double steps = recipe.epochs * steps_an_epoch;
+std::int64_t total_steps(const TrainingOptions& training, double steps_an_epoch) {
+  if (training.steps > 0) return training.steps;
+  const double steps = training.epochs * steps_an_epoch;
   if (!(steps <= kMostSteps)) {
     throw UserError(
-        fmt::format("epochs is {}, {} steps; expected at most {}", recipe.epochs, steps, kMostSteps));
+        fmt::format("epochs is {}, {} steps; expected at most {}", training.epochs, steps, kMostSteps));
   }
   return std::max<std::int64_t>(1, std::llround(steps));
 }
 
-std::int64_t first_averaged_step(const Recipe& recipe, std::int64_t total) {
-  return recipe.swa_start >= 1 ? total : std::llround(recipe.swa_start * static_cast<double>(total));
+std::int64_t first_averaged_step(const TrainingOptions& training, std::int64_t total) {
+  return training.swa_start >= 1 ? total : std::llround(training.swa_start * static_cast<double>(total));
 }
 
 void check_goes_on(const Recipe& recipe, std::int64_t planned, std::int64_t total, std::int64_t done) {

@@ -32,26 +32,17 @@ Json run_json(const Recipe& recipe, const ScheduleSpec& spec, const std::string&
   return {{"format", kRunFormat},
           {"recipe", to_json(recipe)},
           {"schedule", to_string(spec)},
-          {"seed", recipe.seed},
+          {"seed", recipe.training.seed},
           {"program", program},
           {"torch", TORCH_VERSION},
-          {"device", recipe.device},
+          {"device", recipe.running.device},
           {"threads", at::get_num_threads()},
           {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))}};
 }
 
-}  // namespace
-
-Bits evaluation_bits(const Recipe& recipe) {
-  if (recipe.eval_bits >= 0) return {recipe.eval_bits, recipe.eval_bits};
-  return schedule_of(recipe).highest();
-}
-
-namespace {
-
 // A run keeps the engine that it began with, wherever it is resumed.
 Recipe with_engine_chosen(Recipe recipe) {
-  recipe.engine = choose_engine(recipe.engine, recipe.device);
+  recipe.precision.engine = choose_engine(recipe.precision.engine, recipe.running.device);
   return recipe;
 }
 
@@ -61,27 +52,27 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
     : recipe_(with_engine_chosen(recipe)),
       program_(program),
       task_(make_task(recipe_)),
-      spec_(schedule_of(recipe)),
-      total_(total_steps(recipe, task_->steps_an_epoch())),
+      spec_(schedule_of(recipe.precision)),
+      total_(total_steps(recipe.training, task_->steps_an_epoch())),
       schedule_(make_schedule(spec_, total_)),
-      rate_(recipe, total_),
-      plateau_every_(recipe.plateau_every > 0
-                         ? recipe.plateau_every
+      rate_(recipe.training, total_),
+      plateau_every_(recipe.training.plateau_every > 0
+                         ? recipe.training.plateau_every
                          : std::max<std::int64_t>(1, std::llround(task_->steps_an_epoch()))),
-      optimizer_(make_optimizer(recipe, task_->model())),
-      average_(task_->model(), first_averaged_step(recipe, total_), recipe.swa_every),
-      eval_bits_(evaluation_bits(recipe)),
+      optimizer_(make_optimizer(recipe.training, task_->model())),
+      average_(task_->model(), first_averaged_step(recipe.training, total_), recipe.training.swa_every),
+      eval_bits_(evaluation_bits(recipe.precision)),
       metric_(find_metric(task_->metric_name())),
       progress_(total_, metric_, task_->item_name()),
       planned_(total_) {
   task_->complete(recipe_);
   check(recipe_);  // what the data gave it too
-  if (chooses_best(recipe)) {
+  if (chooses_best(recipe.training)) {
     if (!task_->has(Split::kValid))
       throw UserError(
           "keep-best and patience choose by items that are held out, and none are; set --validation "
           "(nodes of a graph: --node-split)");
-    best_.emplace(metric_, recipe.patience);
+    best_.emplace(metric_, recipe.training.patience);
   }
   if (rate_.listens() && !task_->has(Split::kValid)) {
     throw UserError("lr-schedule is 'plateau', but no items are held out to judge by; set --validation");
@@ -97,7 +88,7 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
 TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
   const StopSignals signals;
   open_folder(folder, resume);
-  progress_.note(fmt::format("{}: {}, {} steps of {} {}, in {}", recipe_.model, to_string(spec_), total_,
+  progress_.note(fmt::format("{}: {}, {} steps of {} {}, in {}", recipe_.model.name, to_string(spec_), total_,
                              task_->items_a_step(), task_->item_name(), folder.string()));
   progress_.note(task_->describe());
   started_ = last_log_ = last_shown_ = Clock::now();
@@ -109,10 +100,10 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
     const int signal = StopSignals::received();
     // Reading the loss makes the host wait for a device: once a second is seldom enough.
     if (progress_.due() || step_ == total_) show_progress();
-    if (due(recipe_.log_every) || step_ == total_ || bits_will_change()) log_metrics();
+    if (due(recipe_.running.log_every) || step_ == total_ || bits_will_change()) log_metrics();
     if (step_ < total_ || best_) evaluate_if_due();
     if (stopped_early() && sums_.steps > 0) log_metrics();
-    if (due(recipe_.checkpoint_every) || is_finished() || is_best() || signal != 0) save_checkpoint();
+    if (due(recipe_.running.checkpoint_every) || is_finished() || is_best() || signal != 0) save_checkpoint();
     if (signal != 0 && !is_finished()) {
       progress_.note(fmt::format("stopped at step {}; continue with: lowtide train --resume {}", step_,
                                  folder.string()));
@@ -140,7 +131,7 @@ void Trainer::open_folder(const std::filesystem::path& folder, bool resume) {
   if (!steps.empty()) restore_checkpoint(paths.checkpoint(steps.back()));
   const Recipe stored = read_run_recipe(paths);
   run_folder_ = RunFolder::resume(folder, step_);
-  if (stored.steps != recipe_.steps || stored.epochs != recipe_.epochs) run_folder_->change_length(recipe_);
+  if (!stored.training.same_length(recipe_.training)) run_folder_->change_length(recipe_.training);
   if (is_best()) save_best();  // the process may have been killed between the two
   for (const Json& line : read_jsonl(paths.metrics()).lines) {
     if (const auto seconds = line.find("seconds"); seconds != line.end() && seconds->is_number())
@@ -161,7 +152,7 @@ void Trainer::train_one_step() {
   execution.step = step_;
   task_->model().zero_grad(/*set_to_none=*/true);
   const StepResult result = task_->train_step();
-  const torch::Tensor norm = clip_gradients(task_->model().parameters(), recipe_.clip);
+  const torch::Tensor norm = clip_gradients(task_->model().parameters(), recipe_.training.clip);
   halted_.logical_or_(torch::isfinite(norm + result.loss).logical_not());
   if (halted_.device().is_cpu()) stop_if_not_finite();  // elsewhere the host would wait: it asks when it logs
   optimizer_->step(rate_.at(step_), halted_);
@@ -251,7 +242,8 @@ void Trainer::log_metrics() {
 }
 
 void Trainer::evaluate_if_due() {
-  const bool logs = (due(recipe_.eval_every) && task_->has(Split::kValid)) || (best_ && step_ == total_);
+  const bool logs =
+      (due(recipe_.running.eval_every) && task_->has(Split::kValid)) || (best_ && step_ == total_);
   if (logs || plateau_is_due()) {
     const Evaluation held_out = evaluate_and_log(Split::kValid, /*is_final=*/false);
     if (plateau_is_due()) rate_.observe(held_out.loss);
@@ -299,7 +291,7 @@ Json Trainer::checkpoint_state() const {
   Json state{{"format", kCheckpointFormat},
              {"step", step_},
              {"total_steps", total_},
-             {"recipe", essence(recipe_)},
+             {"recipe", determining_keys(recipe_)},
              {"schedule", schedule_->state()},
              {"task", task_->state()},
              {"rate", rate_.state()},
@@ -320,7 +312,7 @@ void Trainer::save_checkpoint() {
   stop_if_not_finite();
   write_checkpoint(run_folder_->paths().checkpoint(step_), checkpoint_tensors(), checkpoint_state());
   if (is_best()) save_best();
-  run_folder_->keep_last_checkpoints(recipe_.keep_checkpoints);
+  run_folder_->keep_last_checkpoints(recipe_.running.keep_checkpoints);
 }
 
 void Trainer::save_best() {
@@ -331,14 +323,14 @@ void Trainer::save_best() {
 // may be another: whether the run can go on is asked later.
 void Trainer::check_recipe(const Json& state) {
   const Recipe stored = recipe_from_json(state.at("recipe"), "its state");
-  const Json was = essence(stored), is = essence(recipe_);
+  const Json was = determining_keys(stored), is = determining_keys(recipe_);
   for (const std::string& key : differences(stored, recipe_)) {
     if (key == "steps" || key == "epochs") continue;
     throw UserError(
         fmt::format("it was written with {} {}, and run.json has {}; mend run.json, or start anew", key,
                     was.at(key).dump(), is.at(key).dump()));
   }
-  const bool same_length = stored.steps == recipe_.steps && stored.epochs == recipe_.epochs;
+  const bool same_length = stored.training.same_length(recipe_.training);
   planned_ = whole_number(state, "total_steps", same_length ? total_ : 1, same_length ? total_ : kMostCounted,
                           "its state");
 }
@@ -410,7 +402,7 @@ Json Trainer::finish() {
       {"steps", step_}};
   for (const auto& [name, value] : test.also.items()) result["test_" + name] = value;
   if (const Json skipped = task_->skipped(); !skipped.empty()) result["skipped"] = skipped;
-  if (recipe_.patience > 0) {
+  if (recipe_.training.patience > 0) {
     result["stopped_early"] = step_ < total_;
     result["planned_steps"] = total_;
   }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "lowtide/cost/ledger.h"
+#include "lowtide/recipe/recipe.h"
 #include "lowtide/schedule/schedule.h"
 #include "lowtide/tasks/task.h"
 #include "lowtide/train/best_evaluation.h"
@@ -12,7 +13,6 @@
 #include "lowtide/train/metric.h"
 #include "lowtide/train/optimizer.h"
 #include "lowtide/train/progress.h"
-#include "lowtide/train/recipe.h"
 #include "lowtide/train/run_folder.h"
 #include "lowtide/train/run_length.h"
 #include "lowtide/train/weight_average.h"
@@ -24,9 +24,6 @@ struct TrainingEnd {
   std::int64_t step = 0;
   Json result;
 };
-
-// The bits at which a recipe's model is evaluated.
-Bits evaluation_bits(const Recipe& recipe);
 
 // The training loop of one run. What it does in step t depends on the recipe and t alone, and all that it
 // carries from one step to the next is in a checkpoint: so a resumed run is the run that was never

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 #include "tests/io/scratch.h"
 #include "tests/train/small_run.h"
 

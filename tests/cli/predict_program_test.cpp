@@ -8,8 +8,8 @@
 #include "lowtide/base/json.h"
 #include "lowtide/data/decode.h"
 #include "lowtide/io/file.h"
+#include "lowtide/recipe/recipe.h"
 #include "lowtide/study/child.h"
-#include "lowtide/train/recipe.h"
 #include "lowtide/train/run_folder.h"
 #include "tests/data/detection/small_voc.h"
 #include "tests/io/scratch.h"
@@ -39,18 +39,18 @@ class PredictProgram : public testing::Test {
   // A large rate moves all scores up, above what is shown.
   void train() {
     Recipe recipe;
-    recipe.data = "voc";
-    recipe.data_dir = (folder_ / "voc").string();
-    recipe.train_set = recipe.test_set = "train:2";
-    recipe.resize = 40;
-    recipe.model = "retinanet18";
-    recipe.schedule = "static";
-    recipe.bits = "8:8";
-    recipe.steps = 6;
-    recipe.batch = 2;
-    recipe.optimizer = "adam";
-    recipe.lr = 0.01;
-    recipe.weight_decay = 0;
+    recipe.data.format = "voc";
+    recipe.data.dir = (folder_ / "voc").string();
+    recipe.data.train_set = recipe.data.test_set = "train:2";
+    recipe.data.resize = 40;
+    recipe.model.name = "retinanet18";
+    recipe.precision.schedule = "static";
+    recipe.precision.bits = "8:8";
+    recipe.training.steps = 6;
+    recipe.training.batch = 2;
+    recipe.training.optimizer = "adam";
+    recipe.training.lr = 0.01;
+    recipe.training.weight_decay = 0;
     std::ofstream(folder_ / "voc.toml") << to_toml(recipe);
     const Finished trained =
         run({"train", "--recipe", (folder_ / "voc.toml").string(), "--out", (folder_ / "run").string()});

@@ -10,7 +10,7 @@
 
 #include "lowtide/io/jsonl.h"
 #include "lowtide/io/terminal.h"
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 #include "lowtide/train/run_folder.h"
 #include "tests/cli/shell.h"
 #include "tests/io/scratch.h"
@@ -236,7 +236,7 @@ class ProgressProgram : public testing::Test {
   ProgressProgram() {
     write_small_dataset(folder_ / "data");
     Recipe recipe = small_recipe(folder_ / "data");
-    recipe.log_every = 1;
+    recipe.running.log_every = 1;
     std::ofstream(folder_ / "small.toml") << to_toml(recipe);
   }
 

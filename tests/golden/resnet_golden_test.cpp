@@ -74,12 +74,12 @@ TEST_F(GoldenCifarResNet8, EvaluationOfTheTrainedNetwork) {
 
 // The recorded gradients lead our optimiser from each start to the next.
 TEST_F(GoldenCifarResNet8, OptimiserStepsToTheNextStart) {
-  Recipe recipe;
-  recipe.optimizer = "sgd";
-  recipe.momentum = 0.9;
-  recipe.weight_decay = 1e-4;
+  TrainingOptions training;
+  training.optimizer = "sgd";
+  training.momentum = 0.9;
+  training.weight_decay = 1e-4;
   load(*network_.model, golden_.under("init."), resnet_name);
-  const auto optimizer = make_optimizer(recipe, *network_.model);
+  const auto optimizer = make_optimizer(training, *network_.model);
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     for (const auto& item : network_.model->named_parameters()) {
       item.value().mutable_grad() = steps_[i]["grad." + resnet_name(item.key())].clone();

@@ -9,8 +9,8 @@
 #include "lowtide/cost/ledger.h"
 #include "lowtide/io/file.h"
 #include "lowtide/io/safetensors.h"
+#include "lowtide/recipe/recipe.h"
 #include "lowtide/schedule/schedule.h"
-#include "lowtide/train/recipe.h"
 #include "lowtide/train/run_folder.h"
 
 namespace lowtide {
@@ -20,16 +20,16 @@ constexpr std::int64_t kBatch = 128;
 
 Recipe recipe_of(const MadeUpRun& run) {
   Recipe recipe;
-  recipe.data_dir = "/usr/share/datasets/fashion-mnist";
-  recipe.schedule = run.schedule;
-  recipe.seed = run.seed;
-  recipe.steps = run.steps;
-  recipe.batch = kBatch;
-  recipe.log_every = run.log_every;
-  recipe.eval_every = run.eval_every;
-  recipe.model = run.model;
-  recipe.lr_delay = run.lr_delay;
-  recipe.layer_bits = run.layer_bits;
+  recipe.data.dir = "/usr/share/datasets/fashion-mnist";
+  recipe.precision.schedule = run.schedule;
+  recipe.training.seed = run.seed;
+  recipe.training.steps = run.steps;
+  recipe.training.batch = kBatch;
+  recipe.running.log_every = run.log_every;
+  recipe.running.eval_every = run.eval_every;
+  recipe.model.name = run.model;
+  recipe.training.lr_delay = run.lr_delay;
+  recipe.precision.layer_bits = run.layer_bits;
   return recipe;
 }
 
@@ -70,7 +70,7 @@ class Writer {
     const Recipe recipe = recipe_of(run_);
     write_json(paths_.run(), {{"format", kRunFormat},
                               {"recipe", to_json(recipe)},
-                              {"schedule", to_string(schedule_of(recipe))},
+                              {"schedule", to_string(schedule_of(recipe.precision))},
                               {"seed", run_.seed},
                               {"program", "lowtide 0.1.0 (git 0000000)"},
                               {"torch", "1.13.1"},

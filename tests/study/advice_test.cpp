@@ -11,8 +11,8 @@ namespace {
 
 AdviceRequest request() {
   AdviceRequest result;
-  result.recipe.data_dir = "data";
-  result.recipe.steps = 2000;
+  result.recipe.data.dir = "data";
+  result.recipe.training.steps = 2000;
   result.steps = 2000;
   return result;
 }
@@ -106,13 +106,13 @@ TEST(Advice, GoalsAreTheThreeGroups) {
   EXPECT_EQ(to_string(advise(asked).schedule), "CR 3:8 n=8 grad=8");
   asked.goal = Goal::kBest;
   EXPECT_EQ(to_string(advise(asked).schedule), "ER 3:8 n=8 grad=8");
-  asked.recipe.cycles = 2;  // fine-tuning
+  asked.recipe.precision.cycles = 2;  // fine-tuning
   EXPECT_EQ(to_string(advise(asked).schedule), "ER 3:8 n=2 grad=8");
 }
 
 TEST(Advice, AnOddNumberOfCyclesIsMadeEvenForTriangles) {
   AdviceRequest asked = request();
-  asked.recipe.cycles = 7;
+  asked.recipe.precision.cycles = 7;
   for (int percent = 35; percent < 100; percent += 5) {
     asked.budget = percent / 100.0 * kStatic;
     EXPECT_LE(advise(asked).relative_cost, *asked.budget);
@@ -195,7 +195,7 @@ TEST(Advice, AnotherLengthsMeasurementsAreSaidToBe) {
 TEST(Advice, AnotherModelsMeasurementsAreSaidToBe) {
   AdviceRequest asked = request();
   asked.studies = {suite()};
-  asked.recipe.model = "resnet18";
+  asked.recipe.model.name = "resnet18";
   EXPECT_TRUE(contains(reasons(advise(asked)),
                        "measured with cifar-resnet8 on data, not with this recipe's resnet18"));
 }

@@ -22,8 +22,8 @@ Study suite_of(const std::vector<std::string>& schedules, std::int64_t seeds) {
   study.kind = Study::kSuite;
   study.schedules = schedules;
   study.seeds = seeds;
-  study.recipe.data_dir = "data";
-  study.recipe.steps = 1000;
+  study.recipe.data.dir = "data";
+  study.recipe.training.steps = 1000;
   complete(study);
   return study;
 }
@@ -31,7 +31,7 @@ Study suite_of(const std::vector<std::string>& schedules, std::int64_t seeds) {
 // Of a network with 1,000 GBitOps in fp32, a tenth of them in a layer that stays in fp32; slower where it is
 // cheaper.
 RunCost cost_of(const Recipe& recipe) {
-  const double paper = summarise(schedule_of(recipe), recipe.steps).relative_cost;
+  const double paper = summarise(schedule_of(recipe.precision), recipe.training.steps).relative_cost;
   const double actual = 0.9 * paper + 0.1;
   return {.relative_paper = paper,
           .relative_actual = actual,
@@ -45,18 +45,19 @@ RunScan runs_of(const Study& study, const std::string& metric,
                 const std::function<double(const Member&)>& value) {
   RunScan scan;
   for (const Member& member : members(study)) {
-    RunSummary run{.folder = member.name, .name = member.name, .metric = metric, .seed = member.recipe.seed};
+    RunSummary run{
+        .folder = member.name, .name = member.name, .metric = metric, .seed = member.recipe.training.seed};
     run.test = value(member);
     run.valid = run.test / 2;
     run.cost = cost_of(member.recipe);
-    run.steps = member.recipe.steps;
+    run.steps = member.recipe.training.steps;
     scan.runs.push_back(run);
   }
   return scan;
 }
 
 double by_table(const Member& member, const std::map<std::string, std::vector<double>>& table) {
-  return table.at(member.setting).at(member.recipe.seed - 1);
+  return table.at(member.setting).at(member.recipe.training.seed - 1);
 }
 
 const std::map<std::string, std::vector<double>> kAccuracies{
@@ -148,7 +149,7 @@ TEST(Analysis, TwoSeedsTellNothingFromNoise) {
   const Study study = suite_of({"CR,static"}, 2);
   // Far apart, and nearly the same in both seeds: t is 200 with one degree of freedom, p 0.003.
   const Analysis two = analyse(study, runs_of(study, "accuracy", [](const Member& m) {
-                                 const double noise = 0.0005 * static_cast<double>(m.recipe.seed);
+                                 const double noise = 0.0005 * static_cast<double>(m.recipe.training.seed);
                                  return m.setting == "CR" ? 0.85 + 2 * noise : 0.80 + noise;
                                }));
   const Contrast& contrast = *find_setting(two, "CR")->contrast;
@@ -209,7 +210,8 @@ TEST(Analysis, TheDirectionOfACorrelationIsSaidInWords) {
   const Study study = suite_of({"all"}, 1);
   // Dearer by 0.01 is higher by 0.1, but for one that spoils the perfect correlation.
   const auto rising = [](const Member& m) {
-    return 10 * summarise(schedule_of(m.recipe), 1000).relative_cost - (m.setting == "CT" ? 0.02 : 0);
+    return 10 * summarise(schedule_of(m.recipe.precision), 1000).relative_cost -
+           (m.setting == "CT" ? 0.02 : 0);
   };
   const Analysis up = analyse(study, runs_of(study, "accuracy", rising));
   EXPECT_GT(up.correlation.linear->interval->low, 0.5);
@@ -262,7 +264,7 @@ TEST(Analysis, OneSeedHasNoTest) {
 TEST(Analysis, SeedsThatAreNotSharedAreComparedByWelch) {
   const Study study = suite_of({"CR,static"}, 4);
   RunScan scan = runs_of(study, "accuracy", [](const Member& m) {
-    return (m.setting == "CR" ? 0.9 : 0.8) + 0.01 * static_cast<double>(m.recipe.seed % 2);
+    return (m.setting == "CR" ? 0.9 : 0.8) + 0.01 * static_cast<double>(m.recipe.training.seed % 2);
   });
   std::erase_if(scan.runs,
                 [](const RunSummary& run) { return run.name.starts_with("CR") == (run.seed > 2); });
@@ -307,8 +309,9 @@ TEST(Analysis, JudgedByHeldOutItemsWhereThereAreSome) {
 
 TEST(Analysis, CsvAndJsonHoldWhatTheTableHolds) {
   const Study study = suite_of({"CR", "progressive 3,4,6,8 grad=8", "static"}, 2);
-  RunScan scan = runs_of(study, "accuracy",
-                         [](const Member& m) { return 0.5 + 0.01 * static_cast<double>(m.recipe.seed); });
+  RunScan scan = runs_of(study, "accuracy", [](const Member& m) {
+    return 0.5 + 0.01 * static_cast<double>(m.recipe.training.seed);
+  });
   const Analysis analysis = analyse(study, scan);
   const std::string csv = to_csv(analysis);
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 4);
@@ -327,8 +330,8 @@ Study critical_of(const std::vector<std::int64_t>& deficits, std::int64_t window
   study.deficits = deficits;
   study.window = window;
   study.starts = starts;
-  study.recipe.data_dir = "data";
-  study.recipe.steps = 1000;
+  study.recipe.data.dir = "data";
+  study.recipe.training.steps = 1000;
   complete(study);
   return study;
 }
@@ -336,7 +339,7 @@ Study critical_of(const std::vector<std::int64_t>& deficits, std::int64_t window
 // Noise that differs between settings and seeds, so that pairs do not all differ by the same.
 double noise(const Member& member) {
   const std::int64_t factor = member.at ? *member.at / 100 + 2 : 1;
-  const auto seed = static_cast<std::int64_t>(member.recipe.seed);
+  const auto seed = static_cast<std::int64_t>(member.recipe.training.seed);
   return 0.0005 * static_cast<double>(factor * seed * seed % 7);
 }
 

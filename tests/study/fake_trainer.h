@@ -69,8 +69,8 @@ esac
 
 inline Member fake_member(const std::string& name) {
   Recipe recipe;
-  recipe.data_dir = "data";
-  recipe.steps = 40;
+  recipe.data.dir = "data";
+  recipe.training.steps = 40;
   return {name, name, std::nullopt, recipe};
 }
 

@@ -12,12 +12,12 @@ namespace {
 
 Recipe recipe() {
   Recipe result;
-  result.data_dir = "data";
-  result.steps = 64000;
-  result.lr_schedule = "cosine";
-  result.grad_bits = "6:8";
-  result.warmup = 50;
-  result.bits = "3:5";
+  result.data.dir = "data";
+  result.training.steps = 64000;
+  result.training.lr_schedule = "cosine";
+  result.precision.grad_bits = "6:8";
+  result.training.warmup = 50;
+  result.precision.bits = "3:5";
   return result;
 }
 
@@ -46,11 +46,11 @@ TEST_F(RangeTests, RunsAreTheFirstStepsOfTheTrainingAtEachNumberOfBits) {
   const std::vector<Member> members = range_members(recipe(), kOptions);
   ASSERT_EQ(members.size(), 4u);  // 2, 3, 4, 5
   EXPECT_EQ(members[0].name, "bits-2");
-  EXPECT_EQ(to_string(schedule_of(members[1].recipe)), "static 3 grad=8");
-  EXPECT_EQ(members[0].recipe.steps, 100);  // whole windows
-  EXPECT_EQ(members[0].recipe.log_every, 25);
-  EXPECT_EQ(members[0].recipe.lr_schedule, "constant");  // the decay is far away
-  EXPECT_EQ(members[0].recipe.warmup, 50);
+  EXPECT_EQ(to_string(schedule_of(members[1].recipe.precision)), "static 3 grad=8");
+  EXPECT_EQ(members[0].recipe.training.steps, 100);  // whole windows
+  EXPECT_EQ(members[0].recipe.running.log_every, 25);
+  EXPECT_EQ(members[0].recipe.training.lr_schedule, "constant");  // the decay is far away
+  EXPECT_EQ(members[0].recipe.training.warmup, 50);
 }
 
 TEST_F(RangeTests, TheFirstBitsThatMoveAreChosen) {

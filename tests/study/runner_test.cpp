@@ -180,8 +180,8 @@ Study small_study() {
   Study study;
   study.kind = Study::kSuite;
   study.schedules = {"CR"};
-  study.recipe.data_dir = "data";
-  study.recipe.steps = 40;
+  study.recipe.data.dir = "data";
+  study.recipe.training.steps = 40;
   complete(study);
   return study;
 }
@@ -192,10 +192,10 @@ TEST(StudyFolder, HoldsItsDefinition) {
   { const StudyFolder taken(folder / "study", study); }
   EXPECT_TRUE(differences(read_study(folder / "study"), study).empty());
   Study same = study;
-  same.recipe.threads = 5;
+  same.recipe.running.threads = 5;
   { const StudyFolder taken(folder / "study", same); }
   Study changed = study;
-  changed.recipe.lr = 0.5;
+  changed.recipe.training.lr = 0.5;
   write_finished(folder / "study" / members(study)[0].name);
   EXPECT_TRUE(contains(user_error([&] { StudyFolder(folder / "study", changed); }),
                        "lr is 0.1 in this study, but 0.5 was asked for"));
@@ -206,9 +206,9 @@ TEST(StudyFolder, OfWhichNoRunHasBegunMayBeCorrected) {
   Study study = small_study();
   { const StudyFolder taken(folder / "study", study); }
   write_started(folder / "study" / members(study)[0].name);
-  study.recipe.data_dir = "the right one";
+  study.recipe.data.dir = "the right one";
   { const StudyFolder taken(folder / "study", study); }
-  EXPECT_EQ(read_study(folder / "study").recipe.data_dir, "the right one");
+  EXPECT_EQ(read_study(folder / "study").recipe.data.dir, "the right one");
 }
 
 TEST(StudyFolder, GrowsBySeedsAndDoesNotShrink) {
@@ -228,7 +228,7 @@ TEST(StudyFolder, GrowsBySeedsAndDoesNotShrink) {
   EXPECT_TRUE(contains(user_error([&] { StudyFolder(folder / "study", study); }),
                        "has 3 seeds, but --seeds is 2; it can grow, not shrink"));
   larger.seeds = 4;
-  larger.recipe.lr = 0.5;
+  larger.recipe.training.lr = 0.5;
   EXPECT_TRUE(contains(user_error([&] { StudyFolder(folder / "study", larger); }), "lr is 0.1"));
   EXPECT_EQ(read_study(folder / "study").seeds, 3);
 }

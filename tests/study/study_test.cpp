@@ -14,8 +14,8 @@ Study suite_of(const std::vector<std::string>& schedules) {
   Study study;
   study.kind = Study::kSuite;
   study.schedules = schedules;
-  study.recipe.data_dir = "data";
-  study.recipe.steps = 1000;
+  study.recipe.data.dir = "data";
+  study.recipe.training.steps = 1000;
   return study;
 }
 
@@ -40,8 +40,8 @@ TEST(Study, ASuiteIsTheTenAndStaticAndFp32TimesSeeds) {
   std::set<std::string> names;
   for (const Member& member : all) names.insert(member.name);
   EXPECT_EQ(names.size(), 36u);
-  EXPECT_EQ(to_string(schedule_of(all[0].recipe)), "RR 3:8 n=8 grad=8");
-  EXPECT_EQ(all[35].recipe.seed, 3u);
+  EXPECT_EQ(to_string(schedule_of(all[0].recipe.precision)), "RR 3:8 n=8 grad=8");
+  EXPECT_EQ(all[35].recipe.training.seed, 3u);
 }
 
 TEST(Study, SchedulesMayBeNamesWithCommasAndWholeLines) {
@@ -55,25 +55,25 @@ TEST(Study, SchedulesMayBeNamesWithCommasAndWholeLines) {
   EXPECT_EQ(all[1].setting, "static");
   EXPECT_EQ(all[2].name, "delayed-25pct-RR-3-8-n=8-grad=8-seed1");
   EXPECT_NE(all[2].name, all[3].name);
-  EXPECT_EQ(schedule_of(all[4].recipe).levels, (std::vector{3, 4, 6}));
+  EXPECT_EQ(schedule_of(all[4].recipe.precision).levels, (std::vector{3, 4, 6}));
 }
 
 TEST(Study, MembersThatNeedItGetTheirOwnKeys) {
   Study study = suite_of({"static,fp32,CR"});
-  study.recipe.grad_bits = "6:8";
-  study.recipe.eval_bits = 6;
+  study.recipe.precision.grad_bits = "6:8";
+  study.recipe.precision.eval_bits = 6;
   complete(study);
   const std::vector<Member> all = members(study);
-  EXPECT_EQ(to_string(schedule_of(all[0].recipe)), "static 8 grad=8");
-  EXPECT_EQ(all[0].recipe.eval_bits, 6);
-  EXPECT_EQ(all[1].recipe.eval_bits, -1);  // fp32 measures no ranges
-  EXPECT_EQ(schedule_of(all[2].recipe).grad, (BitRange{6, 8}));
+  EXPECT_EQ(to_string(schedule_of(all[0].recipe.precision)), "static 8 grad=8");
+  EXPECT_EQ(all[0].recipe.precision.eval_bits, 6);
+  EXPECT_EQ(all[1].recipe.precision.eval_bits, -1);  // fp32 measures no ranges
+  EXPECT_EQ(schedule_of(all[2].recipe.precision).grad, (BitRange{6, 8}));
 }
 
 TEST(Study, DeficitsComeBeforeAWholeNormalTraining) {
   Study study = critical();
   study.deficits = {500, 200, 500};
-  study.recipe.swa_start = 0.8;
+  study.recipe.training.swa_start = 0.8;
   study.seeds = 1;
   complete(study);
   const std::vector<Member> all = members(study);
@@ -81,13 +81,13 @@ TEST(Study, DeficitsComeBeforeAWholeNormalTraining) {
   EXPECT_EQ(all[0].setting, "deficit 0");
   EXPECT_EQ(all[1].setting, "deficit 200");
   const Recipe& longest = all[2].recipe;
-  EXPECT_EQ(longest.steps, 1500);
-  EXPECT_EQ(longest.lr_delay, 500);
-  EXPECT_DOUBLE_EQ(longest.swa_start, (500 + 0.8 * 1000) / 1500);
-  const auto runs = summarise(schedule_of(longest), longest.steps).runs;
+  EXPECT_EQ(longest.training.steps, 1500);
+  EXPECT_EQ(longest.training.lr_delay, 500);
+  EXPECT_DOUBLE_EQ(longest.training.swa_start, (500 + 0.8 * 1000) / 1500);
+  const auto runs = summarise(schedule_of(longest.precision), longest.training.steps).runs;
   EXPECT_EQ(runs, (std::vector<BitRun>{{{3, 8}, 500}, {{8, 8}, 1000}}));
-  EXPECT_EQ(all[0].recipe.steps, 1000);
-  EXPECT_EQ(all[0].recipe.lr_delay, 0);
+  EXPECT_EQ(all[0].recipe.training.steps, 1000);
+  EXPECT_EQ(all[0].recipe.training.lr_delay, 0);
 }
 
 TEST(Study, WindowsLieWithinTheNormalTraining) {
@@ -102,14 +102,16 @@ TEST(Study, WindowsLieWithinTheNormalTraining) {
   EXPECT_FALSE(all[0].at);
   const Recipe& last = all[2].recipe;
   EXPECT_EQ(all[2].at, 700);
-  EXPECT_EQ(last.steps, 1000);
-  EXPECT_EQ(summarise(schedule_of(last), 1000).runs, (std::vector<BitRun>{{{8, 8}, 700}, {{3, 8}, 300}}));
-  EXPECT_EQ(summarise(schedule_of(all[0].recipe), 1000).runs, (std::vector<BitRun>{{{8, 8}, 1000}}));
+  EXPECT_EQ(last.training.steps, 1000);
+  EXPECT_EQ(summarise(schedule_of(last.precision), 1000).runs,
+            (std::vector<BitRun>{{{8, 8}, 700}, {{3, 8}, 300}}));
+  EXPECT_EQ(summarise(schedule_of(all[0].recipe.precision), 1000).runs,
+            (std::vector<BitRun>{{{8, 8}, 1000}}));
 }
 
 TEST(Study, ItsFileGivesItBack) {
   Study suite = suite_of({"CR", "progressive 3,4,6,8 grad=8"});
-  suite.recipe.data_dir = "a \"quoted\" # folder";
+  suite.recipe.data.dir = "a \"quoted\" # folder";
   suite.seeds = 5;
   Study windows = critical();
   windows.window = 10;
@@ -126,11 +128,11 @@ TEST(Study, DifferencesAreThoseThatChangeAResult) {
   Study study = suite_of({"CR"});
   complete(study);
   Study other = study;
-  other.recipe.threads = 7;
-  other.recipe.log_every = 1;
-  other.recipe.schedule = "RR";  // each member has its own
+  other.recipe.running.threads = 7;
+  other.recipe.running.log_every = 1;
+  other.recipe.precision.schedule = "RR";  // each member has its own
   EXPECT_TRUE(differences(study, other).empty());
-  other.recipe.lr = 0.5;
+  other.recipe.training.lr = 0.5;
   other.seeds = 4;
   EXPECT_EQ(differences(study, other), (std::vector<std::string>{"lr", "seeds"}));
   Study deficits = critical();
@@ -144,15 +146,15 @@ TEST(Study, MistakesAreNamed) {
   EXPECT_TRUE(contains(error_of_study(suite_of({"CR,RR", "cr"})), "'CR' is in the study twice"));
   EXPECT_TRUE(contains(error_of_study(suite_of({"deficit"})), "deficit"));
   Study study = suite_of({"CT"});
-  study.recipe.cycles = 3;
+  study.recipe.precision.cycles = 3;
   EXPECT_TRUE(contains(error_of_study(study), "even number of cycles"));
   study = suite_of({"CR"});
-  study.recipe.steps = 5;
+  study.recipe.training.steps = 5;
   EXPECT_TRUE(contains(error_of_study(study), "n=8 cycles in 5 steps"));
-  study.recipe.steps = 0;
+  study.recipe.training.steps = 0;
   EXPECT_TRUE(contains(error_of_study(study), "in steps"));
   study = suite_of({"CR"});
-  study.recipe.schedule = "delayed 25% RR 3:8 n=8 grad=8";
+  study.recipe.precision.schedule = "delayed 25% RR 3:8 n=8 grad=8";
   EXPECT_TRUE(contains(error_of_study(study), "whole line"));
   study = suite_of({"CR"});
   study.seeds = 0;
@@ -169,9 +171,9 @@ TEST(Study, MistakesOfCriticalStudiesAreNamed) {
   study.window = 5;
   EXPECT_TRUE(contains(error_of_study(study), "--deficits, or a --window"));
   study.window = 0;
-  study.recipe.bits = "8";
+  study.recipe.precision.bits = "8";
   EXPECT_TRUE(contains(error_of_study(study), "lowest:highest"));
-  study.recipe.bits = "3:8";
+  study.recipe.precision.bits = "3:8";
   study.deficits = {-1};
   EXPECT_TRUE(contains(error_of_study(study), "deficits has -1"));
   study.deficits = {};

@@ -17,8 +17,8 @@ using ::testing::Pair;
 
 Recipe recipe_of(const std::string& data, const std::filesystem::path& folder) {
   Recipe recipe;
-  recipe.data = data;
-  recipe.data_dir = folder.string();
+  recipe.data.format = data;
+  recipe.data.dir = folder.string();
   return recipe;
 }
 
@@ -61,7 +61,7 @@ TEST(DataCheck, ObjectsByClass) {
   EXPECT_EQ(check.parts.at(0).classes.at(6), (std::pair<std::string, std::int64_t>("car", 3)));
   EXPECT_EQ(check.parts.at(0).classes.at(14), (std::pair<std::string, std::int64_t>("person", 3)));
   EXPECT_EQ(check.damaged(), 2u);
-  recipe.test_set = "none";
+  recipe.data.test_set = "none";
   const DataCheck failed = check_data(recipe);
   EXPECT_TRUE(failed.failed());
   EXPECT_THAT(failed.parts.at(1).failure, HasSubstr("none.txt"));

@@ -38,26 +38,26 @@ class EntailmentTask : public testing::Test {
     write("SICK_train.txt", pairs(100, 0, true));
     write("SICK_trial.txt", pairs(20, 100, true));
     write("SICK_test_annotated.txt", pairs(30, 200, true));
-    recipe_.data = "sick";
-    recipe_.data_dir = folder_.path().string();
-    recipe_.vocabulary = (folder_ / "vocab.txt").string();
-    recipe_.lower_case = true;
-    recipe_.model = "bert";
-    recipe_.hidden = 12;
-    recipe_.heads = 3;
-    recipe_.layers = 2;
-    recipe_.feed_forward = 16;
-    recipe_.dropout = 0.1;
-    recipe_.length = 12;
-    recipe_.batch = 16;
-    recipe_.bits = "5:8";
-    recipe_.cycles = 2;
-    recipe_.steps = 14;
-    recipe_.optimizer = "adamw";
-    recipe_.lr = 0.003;
-    recipe_.lr_schedule = "linear";
-    recipe_.log_every = 3;
-    recipe_.eval_every = 5;
+    recipe_.data.format = "sick";
+    recipe_.data.dir = folder_.path().string();
+    recipe_.data.vocabulary = (folder_ / "vocab.txt").string();
+    recipe_.data.lower_case = true;
+    recipe_.model.name = "bert";
+    recipe_.model.hidden = 12;
+    recipe_.model.heads = 3;
+    recipe_.model.layers = 2;
+    recipe_.model.feed_forward = 16;
+    recipe_.model.dropout = 0.1;
+    recipe_.data.length = 12;
+    recipe_.training.batch = 16;
+    recipe_.precision.bits = "5:8";
+    recipe_.precision.cycles = 2;
+    recipe_.training.steps = 14;
+    recipe_.training.optimizer = "adamw";
+    recipe_.training.lr = 0.003;
+    recipe_.training.lr_schedule = "linear";
+    recipe_.running.log_every = 3;
+    recipe_.running.eval_every = 5;
   }
 
   void write(const std::string& name, const std::string& text) {
@@ -83,9 +83,9 @@ TEST_F(EntailmentTask, DoesNotDependOnTheNumberOfThreads) {
 }
 
 TEST_F(EntailmentTask, Learns) {
-  recipe_.steps = 150;
-  recipe_.dropout = 0;
-  recipe_.lr = 0.01;
+  recipe_.training.steps = 150;
+  recipe_.model.dropout = 0;
+  recipe_.training.lr = 0.01;
   const Json result = train(recipe_, folder_ / "run");
   EXPECT_EQ(result.at("metric"), "accuracy");
   EXPECT_GT(result.at("test").get<double>(), 0.9);  // four tenths by chance
@@ -93,7 +93,7 @@ TEST_F(EntailmentTask, Learns) {
 }
 
 TEST_F(EntailmentTask, WithoutTestLabelsTheDevelopmentSetIsTested) {
-  recipe_.data = "rte";
+  recipe_.data.format = "rte";
   write("train.tsv", pairs(40, 0, true));
   write("dev.tsv", pairs(20, 40, true));
   write("test.tsv", pairs(20, 60, false));
@@ -101,44 +101,44 @@ TEST_F(EntailmentTask, WithoutTestLabelsTheDevelopmentSetIsTested) {
   EXPECT_FALSE(task->has(Split::kValid));
   EXPECT_EQ(task->evaluate(Split::kTest, {}).items, 20);
   EXPECT_TRUE(contains(task->describe(), "no labels to test by", "dev.tsv is the test set", "--validation"));
-  recipe_.validation = 10;
+  recipe_.data.validation = 10;
   task = make_task(recipe_);
   EXPECT_EQ(task->evaluate(Split::kValid, {}).items, 10);
   EXPECT_EQ(task->steps_an_epoch(), 2);  // 30 pairs by 16
 }
 
 TEST_F(EntailmentTask, PairsThatAreTooLongAreCutAndCounted) {
-  recipe_.length = 7;
+  recipe_.data.length = 7;
   EXPECT_TRUE(contains(make_task(recipe_)->describe(), "pairs cut to 7 pieces"));
-  recipe_.length = 4;
+  recipe_.data.length = 4;
   EXPECT_TRUE(contains(task_error(), "at most 4 pieces", "5 or more"));
 }
 
 TEST_F(EntailmentTask, WrongInputIsOneLine) {
-  recipe_.model = "lstm";
+  recipe_.model.name = "lstm";
   EXPECT_TRUE(contains(task_error(), "model is 'lstm'", "bert"));
-  recipe_.model = "bert";
-  recipe_.heads = 5;
+  recipe_.model.name = "bert";
+  recipe_.model.heads = 5;
   EXPECT_TRUE(contains(task_error(), "5 heads do not divide 12"));
-  recipe_.heads = 3;
-  recipe_.vocabulary = "";
+  recipe_.model.heads = 3;
+  recipe_.data.vocabulary = "";
   EXPECT_TRUE(contains(task_error(), "vocabulary is empty", "--vocabulary"));
-  recipe_.vocabulary = (folder_ / "no.txt").string();
+  recipe_.data.vocabulary = (folder_ / "no.txt").string();
   EXPECT_TRUE(contains(task_error(), "no.txt"));
   write("bad.txt", "a\nb\n");
-  recipe_.vocabulary = (folder_ / "bad.txt").string();
+  recipe_.data.vocabulary = (folder_ / "bad.txt").string();
   EXPECT_TRUE(contains(task_error(), "bad.txt", "[PAD]"));
-  recipe_.vocabulary = (folder_ / "vocab.txt").string();
-  recipe_.weights = (folder_ / "no.safetensors").string();
+  recipe_.data.vocabulary = (folder_ / "vocab.txt").string();
+  recipe_.model.weights = (folder_ / "no.safetensors").string();
   EXPECT_TRUE(contains(task_error(), "no.safetensors"));
-  recipe_.weights = "";
+  recipe_.model.weights = "";
   write("SICK_trial.txt", pairs(20, 0, false));
   EXPECT_TRUE(contains(task_error(), "SICK_trial.txt", "no labels"));
 }
 
 TEST_F(EntailmentTask, AFolderOfWeightsSaysWhatItsNetworkIs) {
   fs::create_directories(folder_ / "bert");
-  recipe_.weights = (folder_ / "bert").string();
+  recipe_.model.weights = (folder_ / "bert").string();
   EXPECT_TRUE(contains(task_error(), "config.json"));
   const auto configure = [&](const std::string& words, const std::string& positions) {
     write("bert/config.json", R"({"vocab_size": )" + words + R"(, "hidden_size": 8, "num_hidden_layers": 1,

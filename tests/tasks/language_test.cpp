@@ -32,27 +32,27 @@ class LanguageModels : public testing::Test {
  protected:
   LanguageModels() {
     write_text(folder_ / "data", 60);
-    recipe_.data = "ptb";
-    recipe_.data_dir = (folder_ / "data").string();
-    recipe_.model = "lstm";
-    recipe_.hidden = 12;
-    recipe_.layers = 2;
-    recipe_.dropout = 0.1;
-    recipe_.length = 7;
-    recipe_.batch = 4;
-    recipe_.bits = "3:8";
-    recipe_.cycles = 2;
-    recipe_.steps = 20;
-    recipe_.optimizer = "sgd";
-    recipe_.lr = 1;
-    recipe_.momentum = 0;
-    recipe_.weight_decay = 0;
-    recipe_.clip = 0.25;
-    recipe_.lr_schedule = "plateau";
-    recipe_.lr_gamma = 0.25;
-    recipe_.plateau_every = 4;
-    recipe_.log_every = 3;
-    recipe_.eval_every = 6;
+    recipe_.data.format = "ptb";
+    recipe_.data.dir = (folder_ / "data").string();
+    recipe_.model.name = "lstm";
+    recipe_.model.hidden = 12;
+    recipe_.model.layers = 2;
+    recipe_.model.dropout = 0.1;
+    recipe_.data.length = 7;
+    recipe_.training.batch = 4;
+    recipe_.precision.bits = "3:8";
+    recipe_.precision.cycles = 2;
+    recipe_.training.steps = 20;
+    recipe_.training.optimizer = "sgd";
+    recipe_.training.lr = 1;
+    recipe_.training.momentum = 0;
+    recipe_.training.weight_decay = 0;
+    recipe_.training.clip = 0.25;
+    recipe_.training.lr_schedule = "plateau";
+    recipe_.training.lr_gamma = 0.25;
+    recipe_.training.plateau_every = 4;
+    recipe_.running.log_every = 3;
+    recipe_.running.eval_every = 6;
   }
 
   const ScratchFolder folder_;
@@ -81,10 +81,10 @@ TEST_F(LanguageModels, DoNotDependOnTheNumberOfThreads) {
 }
 
 TEST_F(LanguageModels, Learn) {
-  recipe_.steps = 150;
-  recipe_.optimizer = "adam";
-  recipe_.lr = 0.02;
-  recipe_.lr_schedule = "constant";
+  recipe_.training.steps = 150;
+  recipe_.training.optimizer = "adam";
+  recipe_.training.lr = 0.02;
+  recipe_.training.lr_schedule = "constant";
   const Json result = train(recipe_, folder_ / "run");
   EXPECT_EQ(result.at("metric"), "perplexity");
   EXPECT_LT(result.at("test").get<double>(), 2.5);  // twelve words by chance
@@ -92,8 +92,8 @@ TEST_F(LanguageModels, Learn) {
 }
 
 TEST_F(LanguageModels, LedgerCountsEveryWord) {
-  recipe_.schedule = "static";
-  recipe_.bits = "4:4";
+  recipe_.precision.schedule = "static";
+  recipe_.precision.bits = "4:4";
   const Json result = train(recipe_, folder_ / "run");
   // A word takes 4·12·(12 + 12) MACs in each layer and 12·12 in the decoder. The columns of 360 tokens have 90 rows, 89
   // with a target: windows of 7, the last of 5. Twenty steps are one pass and seven windows.
@@ -102,13 +102,13 @@ TEST_F(LanguageModels, LedgerCountsEveryWord) {
 }
 
 TEST_F(LanguageModels, WrongInputIsOneLine) {
-  recipe_.model = "gru";
+  recipe_.model.name = "gru";
   EXPECT_TRUE(contains(user_error([&] { make_task(recipe_); }), "model is 'gru'", "lstm"));
-  recipe_.model = "lstm";
-  recipe_.layer_bits = {"lstm7=8"};
+  recipe_.model.name = "lstm";
+  recipe_.precision.layer_bits = {"lstm7=8"};
   EXPECT_TRUE(contains(user_error([&] { make_task(recipe_); }), "'lstm7' matches no layer"));
-  recipe_.layer_bits = {};
-  recipe_.data_dir = (folder_ / "elsewhere").string();
+  recipe_.precision.layer_bits = {};
+  recipe_.data.dir = (folder_ / "elsewhere").string();
   EXPECT_TRUE(contains(user_error([&] { make_task(recipe_); }), "elsewhere"));
 }
 

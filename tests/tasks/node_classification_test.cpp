@@ -30,7 +30,7 @@ class Nodes : public testing::TestWithParam<Variant> {
     return Trainer(recipe_, "test").run(folder_ / name, resume).result;
   }
   std::string last_checkpoint(const std::string& name) {
-    return file_bytes(RunPaths{folder_ / name}.checkpoint(recipe_.steps));
+    return file_bytes(RunPaths{folder_ / name}.checkpoint(recipe_.training.steps));
   }
 
   const ScratchFolder folder_;
@@ -54,8 +54,8 @@ TEST_P(Nodes, ResumedRunsEqualTheUninterruptedOne) {
 }
 
 TEST_P(Nodes, Learns) {
-  recipe_.steps = 100;
-  recipe_.checkpoint_every = 0;
+  recipe_.training.steps = 100;
+  recipe_.running.checkpoint_every = 0;
   EXPECT_GT(train("run").at("test").get<double>(), 0.85);  // a third by chance
 }
 
@@ -63,23 +63,23 @@ INSTANTIATE_TEST_SUITE_P(Variants, Nodes,
                          testing::Values(Variant{"gcn", [](Recipe&) {}},
                                          Variant{"gcn_quantized",
                                                  [](Recipe& r) {
-                                                   r.aggregation = "quantized";
-                                                   r.quantize_norm = true;
+                                                   r.model.aggregation = "quantized";
+                                                   r.model.quantize_norm = true;
                                                  }},
                                          Variant{"gcn_published",
                                                  [](Recipe& r) {
-                                                   r.norm = "none";
-                                                   r.input_dropout = 0.5;
-                                                   r.dropout = 0.5;
-                                                   r.weight_decay = 5e-4;
-                                                   r.decay_layers = {"layer0"};
+                                                   r.model.norm = "none";
+                                                   r.model.input_dropout = 0.5;
+                                                   r.model.dropout = 0.5;
+                                                   r.training.weight_decay = 5e-4;
+                                                   r.training.decay_layers = {"layer0"};
                                                  }},
-                                         Variant{"gat", [](Recipe& r) { r.model = "gat"; }},
+                                         Variant{"gat", [](Recipe& r) { r.model.name = "gat"; }},
                                          Variant{"sage_sampled",
                                                  [](Recipe& r) {
-                                                   r.model = "sage";
-                                                   r.fan_out = {3, 3};
-                                                   r.input_dropout = 0.1;
+                                                   r.model.name = "sage";
+                                                   r.data.fan_out = {3, 3};
+                                                   r.model.input_dropout = 0.1;
                                                  }}),
                          [](const auto& instance) { return instance.param.name; });
 
@@ -98,37 +98,37 @@ class NodeRefusals : public testing::Test {
 };
 
 TEST_F(NodeRefusals, DataWithoutASplit) {
-  recipe_.node_split = "data";
+  recipe_.data.node_split = "data";
   EXPECT_TRUE(contains(message(), "has no split", "--node-split"));
 }
 
 TEST_F(NodeRefusals, SplitsThatAreNone) {
   for (const char* split : {"", "0.6", "0.6:", "20:30:1", "a:b", "-1:2"}) {
-    recipe_.node_split = split;
+    recipe_.data.node_split = split;
     EXPECT_TRUE(contains(message(), "expected")) << split;
   }
-  recipe_.node_split = "0.9:0.2";
+  recipe_.data.node_split = "0.9:0.2";
   EXPECT_TRUE(contains(message(), "shares between 0 and 1"));
-  recipe_.node_split = "2000:30";
+  recipe_.data.node_split = "2000:30";
   EXPECT_TRUE(contains(message(), "class 0 has"));
 }
 
 TEST_F(NodeRefusals, FanOutsThatDoNotFit) {
-  recipe_.fan_out = {3, 3};
+  recipe_.data.fan_out = {3, 3};
   EXPECT_TRUE(contains(message(), "fan-out is for model sage"));
-  recipe_.model = "sage";
-  recipe_.layers = 3;
+  recipe_.model.name = "sage";
+  recipe_.model.layers = 3;
   EXPECT_TRUE(contains(message(), "fan-out has 2 numbers, layers is 3"));
-  recipe_.layers = 2;
-  recipe_.batch = 1000;
+  recipe_.model.layers = 2;
+  recipe_.training.batch = 1000;
   EXPECT_TRUE(contains(message(), "batch is 1000", "training nodes"));
 }
 
 TEST_F(NodeRefusals, ModelsThatDoNotFit) {
-  recipe_.model = "lstm";
+  recipe_.model.name = "lstm";
   EXPECT_TRUE(contains(message(), "expected one of gcn, sage, gat"));
-  recipe_.model = "gat";
-  recipe_.heads = 3;
+  recipe_.model.name = "gat";
+  recipe_.model.heads = 3;
   EXPECT_TRUE(contains(message(), "heads is 3", "divisor of hidden, 16"));
 }
 

@@ -20,16 +20,16 @@ namespace fs = std::filesystem;
 
 Recipe short_recipe(const std::string& data, const fs::path& folder) {
   Recipe recipe;
-  recipe.data = data;
-  recipe.data_dir = folder.string();
-  recipe.bits = "5:8";
-  recipe.cycles = 2;
-  recipe.steps = 3;
-  recipe.batch = 2;
-  recipe.optimizer = "adam";
-  recipe.lr = 1e-3;
-  recipe.weight_decay = 0;
-  recipe.log_every = 2;
+  recipe.data.format = data;
+  recipe.data.dir = folder.string();
+  recipe.precision.bits = "5:8";
+  recipe.precision.cycles = 2;
+  recipe.training.steps = 3;
+  recipe.training.batch = 2;
+  recipe.training.optimizer = "adam";
+  recipe.training.lr = 1e-3;
+  recipe.training.weight_decay = 0;
+  recipe.running.log_every = 2;
   return recipe;
 }
 
@@ -53,10 +53,10 @@ class OwnDetection : public ::testing::Test {
       replace_in_file(path, "<name>boat<", "<name>Platelets<");
     }
     recipe_ = short_recipe("voc", folder_ / "cells");
-    recipe_.train_set = recipe_.test_set = "train:4";
-    recipe_.resize = 40;
-    recipe_.max_size = 64;
-    recipe_.model = "retinanet18";
+    recipe_.data.train_set = recipe_.data.test_set = "train:4";
+    recipe_.data.resize = 40;
+    recipe_.data.max_size = 64;
+    recipe_.model.name = "retinanet18";
   }
 
   const ScratchFolder folder_;
@@ -76,35 +76,35 @@ TEST_F(OwnDetection, TheClassesAreThoseOfTheTrainingSetAndStayWithTheRun) {
 }
 
 TEST_F(OwnDetection, ClassesByKey) {
-  recipe_.classes = {"WBC", "RBC", "Platelets", "Sickle"};
-  recipe_.steps = recipe_.cycles = 1;
+  recipe_.data.classes = {"WBC", "RBC", "Platelets", "Sickle"};
+  recipe_.training.steps = recipe_.precision.cycles = 1;
   const auto task = make_task(recipe_);
   const Evaluation evaluation = task->evaluate(Split::kTest, {0, 0});
   EXPECT_EQ(evaluation.items, 4);
   EXPECT_GE(evaluation.metric, 0) << "a mean over the classes that there are";
-  recipe_.classes = {"WBC", "Platelets"};
+  recipe_.data.classes = {"WBC", "Platelets"};
   EXPECT_TRUE(contains(user_error([&] { make_task(recipe_); }), "image1.xml", "class \"RBC\"", "--classes"));
 }
 
 TEST_F(OwnDetection, AClassThatOnlyTheTestSetHasIsNamed) {
-  recipe_.train_set = "train:1";
+  recipe_.data.train_set = "train:1";
   EXPECT_TRUE(
       contains(user_error([&] { make_task(recipe_); }), "image1.xml:1: class \"RBC\"", "Platelets, WBC"));
 }
 
 TEST_F(OwnDetection, VocsClassesAreNotWritten) {
   write_small_voc(folder_ / "voc");
-  recipe_.data_dir = (folder_ / "voc").string();
-  recipe_.steps = recipe_.cycles = 1;
+  recipe_.data.dir = (folder_ / "voc").string();
+  recipe_.training.steps = recipe_.precision.cycles = 1;
   train(recipe_, folder_ / "run");
   EXPECT_TRUE(run_json(folder_ / "run").at("recipe").at("classes").empty()) << "as in runs of old";
 }
 
 TEST_F(OwnDetection, DamagedImagesAreLeftOutAndCounted) {
   write_file(folder_ / "cells/JPEGImages/image1.jpg", "damaged");
-  recipe_.steps = 2;
+  recipe_.training.steps = 2;
   EXPECT_TRUE(contains(user_error([&] { train(recipe_, folder_ / "stops"); }), "image1.jpg"));
-  recipe_.skip_damaged = true;
+  recipe_.data.skip_damaged = true;
   const Json result = train(recipe_, folder_ / "run");
   EXPECT_EQ(result.at("skipped"), (Json{{"train", 1}, {"test", 1}}));
   EXPECT_EQ(run_json(folder_ / "run").at("skipped"), (Json{{"train", 1}, {"test", 1}}));
@@ -121,8 +121,8 @@ class OwnImages : public ::testing::Test {
       }
     }
     recipe_ = short_recipe("folder", folder_.path());
-    recipe_.augment = "random-resized-crop";
-    recipe_.image_size = recipe_.resize = 8;
+    recipe_.data.augment = "random-resized-crop";
+    recipe_.data.image_size = recipe_.data.resize = 8;
   }
 
   const ScratchFolder folder_;
@@ -131,9 +131,9 @@ class OwnImages : public ::testing::Test {
 
 TEST_F(OwnImages, DamagedOnesAreLeftOutAndCounted) {
   write_file(folder_ / "train/dark/2.png", "damaged");
-  recipe_.steps = 6;  // an epoch of all, and more
+  recipe_.training.steps = 6;  // an epoch of all, and more
   EXPECT_TRUE(contains(user_error([&] { train(recipe_, folder_ / "stops"); }), "dark/2.png"));
-  recipe_.skip_damaged = true;
+  recipe_.data.skip_damaged = true;
   expect_resumes_exactly(recipe_, folder_.path(), {1, 4});
   EXPECT_EQ(run_json(folder_ / "whole").at("skipped"), (Json{{"train", 1}, {"test", 0}}));
   EXPECT_EQ(make_task(recipe_)->steps_an_epoch(), 2.5);
@@ -157,10 +157,10 @@ TEST(ImageSize, NamesTheAugmentationThatMakesIt) {
   }
   Recipe recipe = short_recipe("idx", folder.path());
   const auto told = [&](const std::string& augment, int size, int padding, int resize) {
-    recipe.augment = augment;
-    recipe.image_size = size;
-    recipe.padding = padding;
-    recipe.resize = resize;
+    recipe.data.augment = augment;
+    recipe.data.image_size = size;
+    recipe.data.padding = padding;
+    recipe.data.resize = resize;
     return user_error([&] { make_task(recipe); });
   };
   EXPECT_TRUE(contains(told("none", 32, 4, 0),
@@ -174,11 +174,11 @@ TEST(ImageSize, NamesTheAugmentationThatMakesIt) {
                                                        {"none", 0, 4, 0},
                                                        {"pad-crop", 32, 2, 32},
                                                        {"random-resized-crop", 16, 0, 20}}) {
-    recipe.augment = augment;
-    recipe.image_size = size;
-    recipe.padding = padding;
-    recipe.resize = resize;
-    recipe.steps = recipe.cycles = 1;
+    recipe.data.augment = augment;
+    recipe.data.image_size = size;
+    recipe.data.padding = padding;
+    recipe.data.resize = resize;
+    recipe.training.steps = recipe.precision.cycles = 1;
     EXPECT_NO_THROW(train(recipe, folder / fmt::format("run-{}-{}", augment, size)));
   }
 }
@@ -190,12 +190,12 @@ class OwnText : public ::testing::Test {
     for (int i = 0; i < 400; ++i) text += fmt::format("step {} of {}\n", i % 7, i % 5);
     write_file(folder_ / "own.txt", text);
     recipe_ = short_recipe("text", folder_ / "own.txt");
-    recipe_.model = "lstm";
-    recipe_.hidden = 12;
-    recipe_.heads = 3;
-    recipe_.length = 8;
-    recipe_.batch = 4;
-    recipe_.steps = 4;
+    recipe_.model.name = "lstm";
+    recipe_.model.hidden = 12;
+    recipe_.model.heads = 3;
+    recipe_.data.length = 8;
+    recipe_.training.batch = 4;
+    recipe_.training.steps = 4;
   }
 
   const ScratchFolder folder_;
@@ -205,8 +205,8 @@ class OwnText : public ::testing::Test {
 TEST_F(OwnText, BothModelsTrainOnWordsAndCharacters) {
   for (const std::string model : {"lstm", "transformer"}) {
     for (const std::string tokens : {"words", "characters"}) {
-      recipe_.model = model;
-      recipe_.tokens = tokens;
+      recipe_.model.name = model;
+      recipe_.data.tokens = tokens;
       const fs::path place = folder_ / (model + tokens);
       expect_resumes_exactly(recipe_, place, {3});
       EXPECT_EQ(make_task(recipe_)->item_name(), tokens);
@@ -215,18 +215,18 @@ TEST_F(OwnText, BothModelsTrainOnWordsAndCharacters) {
 }
 
 TEST_F(OwnText, CharactersHaveTheirBits) {
-  recipe_.tokens = "characters";
+  recipe_.data.tokens = "characters";
   const Json result = train(recipe_, folder_ / "run");
   EXPECT_NEAR(result.at("test_bits_per_character").get<double>(), std::log2(result.at("test").get<double>()),
               1e-9);
-  recipe_.tokens = "words";
+  recipe_.data.tokens = "words";
   EXPECT_FALSE(train(recipe_, folder_ / "words").contains("test_bits_per_character"));
 }
 
 TEST_F(OwnText, TheVocabularyIsTheTrainingTexts) {
   // <unk>, step, of, <eos>, 0 to 6.
   EXPECT_TRUE(contains(make_task(recipe_)->describe(), "own.txt", "11 words"));
-  recipe_.min_count = 100;  // 400 lines, of which nine tenths train: a digit occurs some 50 or 120 times
+  recipe_.data.min_count = 100;  // 400 lines, of which nine tenths train: a digit occurs some 50 or 120 times
   EXPECT_TRUE(contains(make_task(recipe_)->describe(), "9 words"));
 }
 
@@ -237,13 +237,13 @@ class OwnPairs : public ::testing::Test {
     write_file(folder_ / "train.tsv", pairs(24, "tone"));
     write_file(folder_ / "dev.tsv", pairs(8, "tone"));
     recipe_ = short_recipe("pairs", folder_.path());
-    recipe_.columns = {"first", "second", "tone"};
-    recipe_.vocabulary = (folder_ / "vocab.txt").string();
-    recipe_.model = "bert";
-    recipe_.hidden = 8;
-    recipe_.heads = 2;
-    recipe_.length = 10;
-    recipe_.batch = 8;
+    recipe_.data.columns = {"first", "second", "tone"};
+    recipe_.data.vocabulary = (folder_ / "vocab.txt").string();
+    recipe_.model.name = "bert";
+    recipe_.model.hidden = 8;
+    recipe_.model.heads = 2;
+    recipe_.data.length = 10;
+    recipe_.training.batch = 8;
   }
 
   static std::string pairs(int count, const std::string& label) {
@@ -271,7 +271,7 @@ TEST_F(OwnPairs, ATestSetWithoutADevelopmentSetWillDo) {
   auto task = make_task(recipe_);
   EXPECT_FALSE(task->has(Split::kValid));
   EXPECT_EQ(task->evaluate(Split::kTest, {0, 0}).items, 8);
-  recipe_.validation = 4;
+  recipe_.data.validation = 4;
   EXPECT_EQ(make_task(recipe_)->evaluate(Split::kValid, {0, 0}).items, 4);
   write_file(folder_ / "test.tsv", pairs(8, "mood"));
   EXPECT_TRUE(contains(user_error([&] { make_task(recipe_); }), "test.tsv: no labels"));
@@ -295,13 +295,13 @@ TEST(TestLanguage, IsThatOfTheTestFilesAlone) {
   write_file(folder / "dev-de.tsv", "a\tb\tneutral\nb\ta\tneutral\n");
   write_file(folder / "test-de.tsv", "a\tb\tneutral\nb\ta\tneutral\na\ta\tneutral\n");
   Recipe recipe = short_recipe("xnli", folder.path());
-  recipe.vocabulary = (folder / "vocab.txt").string();
-  recipe.model = "bert";
-  recipe.hidden = 8;
-  recipe.heads = 2;
-  recipe.length = 10;
+  recipe.data.vocabulary = (folder / "vocab.txt").string();
+  recipe.model.name = "bert";
+  recipe.model.hidden = 8;
+  recipe.model.heads = 2;
+  recipe.data.length = 10;
   EXPECT_EQ(make_task(recipe)->evaluate(Split::kTest, {0, 0}).items, 1);
-  recipe.test_language = "de";
+  recipe.data.test_language = "de";
   const auto task = make_task(recipe);
   EXPECT_EQ(task->evaluate(Split::kTest, {0, 0}).items, 3);
   EXPECT_EQ(task->evaluate(Split::kValid, {0, 0}).items, 2);

@@ -34,24 +34,24 @@ void write_papers(const fs::path& folder) {
 
 Recipe node_recipe(const fs::path& data) {
   Recipe recipe;
-  recipe.data = "citation";
-  recipe.data_dir = data.string();
-  recipe.node_split = "0.5:0.2";
-  recipe.node_features = "normalise";
-  recipe.model = "gcn";
-  recipe.layers = 2;
-  recipe.hidden = 16;
-  recipe.dropout = 0.3;
-  recipe.cycles = 4;
-  recipe.steps = 40;
-  recipe.batch = 16;
-  recipe.optimizer = "adam";
-  recipe.lr = 0.01;
-  recipe.lr_schedule = "constant";
-  recipe.log_every = 7;
-  recipe.eval_every = 13;
-  recipe.checkpoint_every = 1;
-  recipe.keep_checkpoints = 1000;
+  recipe.data.format = "citation";
+  recipe.data.dir = data.string();
+  recipe.data.node_split = "0.5:0.2";
+  recipe.data.node_features = "normalise";
+  recipe.model.name = "gcn";
+  recipe.model.layers = 2;
+  recipe.model.hidden = 16;
+  recipe.model.dropout = 0.3;
+  recipe.precision.cycles = 4;
+  recipe.training.steps = 40;
+  recipe.training.batch = 16;
+  recipe.training.optimizer = "adam";
+  recipe.training.lr = 0.01;
+  recipe.training.lr_schedule = "constant";
+  recipe.running.log_every = 7;
+  recipe.running.eval_every = 13;
+  recipe.running.checkpoint_every = 1;
+  recipe.running.keep_checkpoints = 1000;
   return recipe;
 }
 

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 
 namespace lowtide {
 

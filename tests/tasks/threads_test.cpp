@@ -8,8 +8,8 @@
 #include "lowtide/train/optimizer.h"
 #include "lowtide/train/trainer.h"
 #include "tests/data/real_data.h"
+#include "tests/recipe/recipes.h"
 #include "tests/testing.h"
-#include "tests/train/recipes.h"
 
 namespace lowtide {
 namespace {
@@ -53,19 +53,19 @@ class TwoSteps {
     const torch::NoGradGuard no_grad;
     for (std::size_t i = 0; i < start_.size(); ++i) all()[i].second.copy_(start_[i].second);
     task_->restore(state_);
-    const auto optimizer = make_optimizer(recipe_, task_->model());
+    const auto optimizer = make_optimizer(recipe_.training, task_->model());
     NamedTensors results;
     for (std::int64_t step = 0; step < 2; ++step) {
       task_->execution().bits = {6, 8};
       task_->execution().step = step;
       task_->model().zero_grad(/*set_to_none=*/true);
       results.emplace_back("loss", with_gradients().clone());
-      results.emplace_back("norm", clip_gradients(task_->model().parameters(), recipe_.clip));
+      results.emplace_back("norm", clip_gradients(task_->model().parameters(), recipe_.training.clip));
       for (const auto& parameter : task_->model().named_parameters()) {
         if (!parameter->grad().defined()) continue;
         results.emplace_back("gradient of " + parameter.key(), parameter->grad().clone());
       }
-      optimizer->step(recipe_.lr, torch::zeros({}, torch::kBool));
+      optimizer->step(recipe_.training.lr, torch::zeros({}, torch::kBool));
     }
     const NamedTensors left = copies(all());
     results.insert(results.end(), left.begin(), left.end());
@@ -95,7 +95,7 @@ class RealThreads : public testing::TestWithParam<ThreadCase> {};
 
 TEST_P(RealThreads, DoNotChangeABitOfTwoSteps) {
   const Recipe recipe = recipe_of(GetParam());
-  LOWTIDE_NEEDS_DATA(recipe.data_dir);
+  LOWTIDE_NEEDS_DATA(recipe.data.dir);
   const int before = at::get_num_threads();
   TwoSteps steps(recipe);
   const NamedTensors expected = steps.run(1);

@@ -30,25 +30,25 @@ class TransformerTask : public testing::Test {
  protected:
   TransformerTask() {
     write_text(folder_ / "data");
-    recipe_.data = "wikitext";
-    recipe_.data_dir = (folder_ / "data").string();
-    recipe_.model = "transformer";
-    recipe_.hidden = 16;
-    recipe_.heads = 2;
-    recipe_.layers = 2;
-    recipe_.dropout = 0.1;
-    recipe_.length = 9;
-    recipe_.batch = 4;
-    recipe_.bits = "4:8";
-    recipe_.cycles = 2;
-    recipe_.steps = 16;
-    recipe_.optimizer = "adam";
-    recipe_.lr = 0.003;
-    recipe_.weight_decay = 0;
-    recipe_.lr_schedule = "inverse-sqrt";
-    recipe_.warmup = 4;
-    recipe_.log_every = 3;
-    recipe_.eval_every = 5;
+    recipe_.data.format = "wikitext";
+    recipe_.data.dir = (folder_ / "data").string();
+    recipe_.model.name = "transformer";
+    recipe_.model.hidden = 16;
+    recipe_.model.heads = 2;
+    recipe_.model.layers = 2;
+    recipe_.model.dropout = 0.1;
+    recipe_.data.length = 9;
+    recipe_.training.batch = 4;
+    recipe_.precision.bits = "4:8";
+    recipe_.precision.cycles = 2;
+    recipe_.training.steps = 16;
+    recipe_.training.optimizer = "adam";
+    recipe_.training.lr = 0.003;
+    recipe_.training.weight_decay = 0;
+    recipe_.training.lr_schedule = "inverse-sqrt";
+    recipe_.training.warmup = 4;
+    recipe_.running.log_every = 3;
+    recipe_.running.eval_every = 5;
   }
 
   const ScratchFolder folder_;
@@ -60,16 +60,16 @@ TEST_F(TransformerTask, ResumesExactly) {
 }
 
 TEST_F(TransformerTask, Learns) {
-  recipe_.steps = 200;
-  recipe_.dropout = 0;
-  recipe_.lr = 0.01;
-  recipe_.warmup = 20;
+  recipe_.training.steps = 200;
+  recipe_.model.dropout = 0;
+  recipe_.training.lr = 0.01;
+  recipe_.training.warmup = 20;
   const Json result = train(recipe_, folder_ / "run");
   EXPECT_LT(result.at("test").get<double>(), 4);  // eight words by chance
 }
 
 TEST_F(TransformerTask, WrongInputIsOneLine) {
-  recipe_.heads = 3;
+  recipe_.model.heads = 3;
   EXPECT_TRUE(contains(user_error([&] { make_task(recipe_); }), "heads is 3", "16"));
 }
 

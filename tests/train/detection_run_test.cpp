@@ -17,25 +17,25 @@ class DetectionRun : public testing::Test {
  protected:
   DetectionRun() {
     write_small_voc(folder_ / "voc");
-    recipe_.data = "voc";
-    recipe_.data_dir = (folder_ / "voc").string();
-    recipe_.train_set = recipe_.test_set = "train:4";
-    recipe_.resize = 40;
-    recipe_.max_size = 64;
-    recipe_.flip = true;
-    recipe_.model = "retinanet18";
-    recipe_.schedule = "CR";
-    recipe_.bits = "5:8";
-    recipe_.cycles = 2;
-    recipe_.steps = 4;
-    recipe_.batch = 2;
-    recipe_.optimizer = "adam";
-    recipe_.lr = 1e-4;
-    recipe_.weight_decay = 0;
-    recipe_.clip = 0.1;
-    recipe_.log_every = 3;
-    recipe_.checkpoint_every = 1;
-    recipe_.keep_checkpoints = 100;
+    recipe_.data.format = "voc";
+    recipe_.data.dir = (folder_ / "voc").string();
+    recipe_.data.train_set = recipe_.data.test_set = "train:4";
+    recipe_.data.resize = 40;
+    recipe_.data.max_size = 64;
+    recipe_.data.flip = true;
+    recipe_.model.name = "retinanet18";
+    recipe_.precision.schedule = "CR";
+    recipe_.precision.bits = "5:8";
+    recipe_.precision.cycles = 2;
+    recipe_.training.steps = 4;
+    recipe_.training.batch = 2;
+    recipe_.training.optimizer = "adam";
+    recipe_.training.lr = 1e-4;
+    recipe_.training.weight_decay = 0;
+    recipe_.training.clip = 0.1;
+    recipe_.running.log_every = 3;
+    recipe_.running.checkpoint_every = 1;
+    recipe_.running.keep_checkpoints = 100;
   }
 
   const ScratchFolder folder_;
@@ -45,20 +45,20 @@ class DetectionRun : public testing::Test {
 TEST_F(DetectionRun, ResumedEqualsUninterrupted) { expect_resumes_exactly(recipe_, folder_.path(), {1, 3}); }
 
 TEST_F(DetectionRun, TheBestIsKept) {
-  recipe_.train_set = "train:8";
-  recipe_.validation = 4;  // some of which have objects: without any there is no mAP
-  recipe_.eval_every = 1;
-  recipe_.steps = 2;
+  recipe_.data.train_set = "train:8";
+  recipe_.data.validation = 4;  // some of which have objects: without any there is no mAP
+  recipe_.running.eval_every = 1;
+  recipe_.training.steps = 2;
   expect_keeps_best(recipe_, folder_.path());
 }
 
 TEST_F(DetectionRun, DoesNotDependOnTheNumberOfThreads) {
-  recipe_.steps = 2;
+  recipe_.training.steps = 2;
   expect_run_independent_of_threads(recipe_, folder_.path());
 }
 
 TEST_F(DetectionRun, NormalisationStaysAsTheFirstImagesLeftIt) {
-  recipe_.steps = 2;
+  recipe_.training.steps = 2;
   EXPECT_EQ(train(recipe_, folder_ / "run").at("metric"), "mAP");
   const auto task = make_task(recipe_);
   const auto statistics = [&](std::int64_t step) {
@@ -78,16 +78,19 @@ TEST_F(DetectionRun, MistakesAreALine) {
     recipe_ = good;
     return message;
   };
+  EXPECT_TRUE(contains(told([](Recipe& r) { r.model.name = "resnet18"; }), "unknown detector 'resnet18'",
+                       "retinanet18"));
+  EXPECT_TRUE(contains(told([](Recipe& r) { r.data.max_size = 30; }), "max-size is 30", "40"));
+  EXPECT_TRUE(contains(told([](Recipe& r) { r.data.mean = {0.5}; }), "mean", "three"));
+  EXPECT_TRUE(contains(told([](Recipe& r) { r.data.std = {1, 0, 1}; }), "std 0", "more than 0"));
   EXPECT_TRUE(
-      contains(told([](Recipe& r) { r.model = "resnet18"; }), "unknown detector 'resnet18'", "retinanet18"));
-  EXPECT_TRUE(contains(told([](Recipe& r) { r.max_size = 30; }), "max-size is 30", "40"));
-  EXPECT_TRUE(contains(told([](Recipe& r) { r.mean = {0.5}; }), "mean", "three"));
-  EXPECT_TRUE(contains(told([](Recipe& r) { r.std = {1, 0, 1}; }), "std 0", "more than 0"));
-  EXPECT_TRUE(contains(told([](Recipe& r) { r.train_set = "train:9"; }), "train.txt", "8 images", "train:9"));
-  EXPECT_TRUE(contains(told([](Recipe& r) { r.train_set = "train:x"; }), "train:x", "a number of images"));
-  EXPECT_TRUE(contains(told([](Recipe& r) { r.test_set = "test"; }), "test.txt"));
-  EXPECT_TRUE(contains(told([](Recipe& r) { r.weights = "/nowhere.safetensors"; }), "/nowhere.safetensors"));
-  EXPECT_TRUE(contains(told([](Recipe& r) { r.data_dir = "/nowhere"; }), "/nowhere", "Pascal VOC"));
+      contains(told([](Recipe& r) { r.data.train_set = "train:9"; }), "train.txt", "8 images", "train:9"));
+  EXPECT_TRUE(
+      contains(told([](Recipe& r) { r.data.train_set = "train:x"; }), "train:x", "a number of images"));
+  EXPECT_TRUE(contains(told([](Recipe& r) { r.data.test_set = "test"; }), "test.txt"));
+  EXPECT_TRUE(
+      contains(told([](Recipe& r) { r.model.weights = "/nowhere.safetensors"; }), "/nowhere.safetensors"));
+  EXPECT_TRUE(contains(told([](Recipe& r) { r.data.dir = "/nowhere"; }), "/nowhere", "Pascal VOC"));
 }
 
 }  // namespace

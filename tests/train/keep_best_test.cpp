@@ -22,12 +22,12 @@ class KeepBest : public testing::Test {
   KeepBest() {
     write_papers(folder_ / "data");
     recipe_ = node_recipe(folder_ / "data");
-    recipe_.keep_best = true;
-    recipe_.eval_every = 3;
+    recipe_.training.keep_best = true;
+    recipe_.running.eval_every = 3;
   }
 
   // Weights that do not change: no evaluation is better than the first.
-  void stand_still() { recipe_.lr = 1e-30; }
+  void stand_still() { recipe_.training.lr = 1e-30; }
 
   const ScratchFolder folder_;
   Recipe recipe_;
@@ -36,25 +36,25 @@ class KeepBest : public testing::Test {
 TEST_F(KeepBest, OfImages) {
   write_small_dataset(folder_ / "images");
   Recipe recipe = small_recipe(folder_ / "images");
-  recipe.eval_every = 7;
+  recipe.running.eval_every = 7;
   expect_keeps_best(recipe, folder_.path());
 }
 
 TEST_F(KeepBest, OfNodes) { expect_keeps_best(recipe_, folder_.path()); }
 
 TEST_F(KeepBest, BesideAveragedWeights) {
-  recipe_.swa_start = 0.5;
-  recipe_.swa_every = 2;
+  recipe_.training.swa_start = 0.5;
+  recipe_.training.swa_every = 2;
   const Json result = train(recipe_, folder_ / "run");
   EXPECT_EQ(result.at("averaged"), 10);
   EXPECT_TRUE(fs::exists(RunPaths{folder_ / "run"}.averaged()));
-  recipe_.swa_start = 1;
+  recipe_.training.swa_start = 1;
   EXPECT_EQ(train(recipe_, folder_ / "plain").at("best"), result.at("best"))
       << "averages are not among the best";
 }
 
 TEST_F(KeepBest, TheLastStepIsAmongThem) {
-  recipe_.eval_every = 1000;
+  recipe_.running.eval_every = 1000;
   const Json result = train(recipe_, folder_ / "run");
   EXPECT_EQ(result.at("best").at("step"), 40);
   EXPECT_EQ(result.at("best").at("test"), result.at("test"));
@@ -86,8 +86,8 @@ TEST_F(KeepBest, AFileThatWasRemovedIsNotTested) {
 
 TEST_F(KeepBest, PatienceEndsARunEarly) {
   stand_still();
-  recipe_.schedule = "static";
-  recipe_.patience = 4;
+  recipe_.precision.schedule = "static";
+  recipe_.training.patience = 4;
   const Json result = train(recipe_, folder_ / "run");
   EXPECT_EQ(result.at("steps"), 3 + 4 * 3);
   EXPECT_EQ(result.at("planned_steps"), 40);
@@ -97,14 +97,14 @@ TEST_F(KeepBest, PatienceEndsARunEarly) {
   const auto lines = read_jsonl(RunPaths{folder_ / "run"}.metrics()).lines;
   EXPECT_EQ(lines[lines.size() - 1].at("step"), 15);
 
-  recipe_.patience = 0;
-  recipe_.steps = 15;
+  recipe_.training.patience = 0;
+  recipe_.training.steps = 15;
   EXPECT_EQ(train(recipe_, folder_ / "short").at("bitops"), result.at("bitops"))
       << "the steps that ran are counted";
 }
 
 TEST_F(KeepBest, ARunThatGetsBetterInTimeGoesOn) {
-  recipe_.patience = 14;  // more evaluations than there are
+  recipe_.training.patience = 14;  // more evaluations than there are
   const Json result = train(recipe_, folder_ / "run");
   EXPECT_EQ(result.at("steps"), 40);
   EXPECT_FALSE(result.at("stopped_early").get<bool>());
@@ -112,31 +112,31 @@ TEST_F(KeepBest, ARunThatGetsBetterInTimeGoesOn) {
 
 TEST_F(KeepBest, EarlyEndsResumeExactly) {
   stand_still();
-  recipe_.patience = 4;
+  recipe_.training.patience = 4;
   expect_resumes_exactly(recipe_, folder_.path(), {2, 3, 14, 15});
 }
 
 TEST_F(KeepBest, NeedsItemsThatAreHeldOut) {
   write_small_dataset(folder_ / "images");
   Recipe recipe = small_recipe(folder_ / "images");
-  recipe.validation = 0;
-  recipe.patience = 3;
+  recipe.data.validation = 0;
+  recipe.training.patience = 3;
   EXPECT_TRUE(contains(user_error([&] { Trainer(recipe, "test"); }), "patience", "held out", "--validation"));
 }
 
 class LongerRun : public KeepBest {
  protected:
   LongerRun() {
-    recipe_.schedule = "static";
-    recipe_.log_every = 5;
-    recipe_.eval_every = 4;
-    recipe_.steps = 20;
+    recipe_.precision.schedule = "static";
+    recipe_.running.log_every = 5;
+    recipe_.running.eval_every = 4;
+    recipe_.training.steps = 20;
   }
 };
 
 TEST_F(LongerRun, IsTheOneThatWasLongFromItsFirstStep) {
   train(recipe_, folder_ / "run");
-  recipe_.steps = 40;
+  recipe_.training.steps = 40;
   const Json longer = train(recipe_, folder_ / "run", /*resume=*/true),
              whole = train(recipe_, folder_ / "whole");
   const RunPaths run{folder_ / "run"}, reference{folder_ / "whole"};
@@ -146,16 +146,16 @@ TEST_F(LongerRun, IsTheOneThatWasLongFromItsFirstStep) {
   EXPECT_EQ(longer.at("test"), whole.at("test"));
   EXPECT_EQ(longer.at("bitops"), whole.at("bitops"));
   EXPECT_EQ(timeless_metrics(run.folder), timeless_metrics(reference.folder));
-  EXPECT_EQ(read_run_recipe(run).steps, 40);
+  EXPECT_EQ(read_run_recipe(run).training.steps, 40);
 }
 
 TEST_F(LongerRun, WithAPlateauThatItsLastStepWouldHaveHeard) {
-  recipe_.keep_best = false;
-  recipe_.lr_schedule = "plateau";
-  recipe_.plateau_every = 5;
-  recipe_.lr_gamma = 0.5;
+  recipe_.training.keep_best = false;
+  recipe_.training.lr_schedule = "plateau";
+  recipe_.training.plateau_every = 5;
+  recipe_.training.lr_gamma = 0.5;
   train(recipe_, folder_ / "run");
-  recipe_.steps = 30;
+  recipe_.training.steps = 30;
   train(recipe_, folder_ / "run", /*resume=*/true);
   train(recipe_, folder_ / "whole");
   EXPECT_EQ(last_checkpoint(recipe_, folder_ / "run"), last_checkpoint(recipe_, folder_ / "whole"));
@@ -164,19 +164,19 @@ TEST_F(LongerRun, WithAPlateauThatItsLastStepWouldHaveHeard) {
 TEST_F(LongerRun, OneThatIsNotFinishedGetsLongerToo) {
   train(recipe_, folder_ / "run");
   cut_after(folder_ / "run", folder_ / "killed", 12);
-  recipe_.steps = 40;
+  recipe_.training.steps = 40;
   train(recipe_, folder_ / "killed", /*resume=*/true);
   train(recipe_, folder_ / "whole");
   EXPECT_EQ(last_checkpoint(recipe_, folder_ / "killed"), last_checkpoint(recipe_, folder_ / "whole"));
 }
 
 TEST_F(LongerRun, ARefusalLeavesTheRunAsItWas) {
-  recipe_.schedule = "CR";
+  recipe_.precision.schedule = "CR";
   train(recipe_, folder_ / "run");
   const RunPaths run{folder_ / "run"};
   const std::string result = file_bytes(run.result()), json = file_bytes(run.run()),
                     metrics = file_bytes(run.metrics());
-  recipe_.steps = 40;
+  recipe_.training.steps = 40;
   EXPECT_TRUE(contains(user_error([&] { train(recipe_, run.folder, /*resume=*/true); }), "cannot go on",
                        "CR 3:8 n=4"));
   EXPECT_EQ(file_bytes(run.result()), result);
@@ -186,9 +186,9 @@ TEST_F(LongerRun, ARefusalLeavesTheRunAsItWas) {
 
 TEST_F(LongerRun, OneThatStoppedEarlyWouldStopThereAgain) {
   stand_still();
-  recipe_.patience = 2;
+  recipe_.training.patience = 2;
   EXPECT_EQ(train(recipe_, folder_ / "run").at("steps"), 12);
-  recipe_.steps = 40;
+  recipe_.training.steps = 40;
   EXPECT_TRUE(contains(user_error([&] { train(recipe_, folder_ / "run", /*resume=*/true); }),
                        "stopped early, at step 12 of 20"));
 }
@@ -196,14 +196,14 @@ TEST_F(LongerRun, OneThatStoppedEarlyWouldStopThereAgain) {
 TEST_F(LongerRun, WithoutACheckpointThereIsNothingToGoOnFrom) {
   train(recipe_, folder_ / "run");
   fs::remove_all(RunPaths{folder_ / "run"}.checkpoints());
-  recipe_.steps = 40;
+  recipe_.training.steps = 40;
   EXPECT_TRUE(
       contains(user_error([&] { train(recipe_, folder_ / "run", /*resume=*/true); }), "no checkpoint left"));
 }
 
 // As a program wrote it that knew none of these.
 TEST_F(KeepBest, RunsFromBeforeItGoOn) {
-  recipe_.keep_best = false;
+  recipe_.training.keep_best = false;
   train(recipe_, folder_ / "run");
   cut_after(folder_ / "run", folder_ / "old", 17);
   const RunPaths old{folder_ / "old"};

@@ -29,9 +29,9 @@ Json best_line(const RunPaths& paths, const Metric& metric) {
 }  // namespace
 
 void expect_keeps_best(Recipe recipe, const std::filesystem::path& folder) {
-  recipe.keep_best = true;
-  recipe.checkpoint_every = 1;
-  recipe.keep_checkpoints = 1000;
+  recipe.training.keep_best = true;
+  recipe.running.checkpoint_every = 1;
+  recipe.running.keep_checkpoints = 1000;
   const RunPaths paths{folder / "best"};
   const Json result = train(recipe, paths.folder), best = result.at("best");
   const auto task = make_task(recipe);
@@ -43,14 +43,14 @@ void expect_keeps_best(Recipe recipe, const std::filesystem::path& folder) {
 
   const auto test_of = [&](const std::filesystem::path& checkpoint) {
     read_checkpoint_tensors(checkpoint, model_tensors(task->model()));
-    return task->evaluate(Split::kTest, evaluation_bits(recipe)).metric;
+    return task->evaluate(Split::kTest, evaluation_bits(recipe.precision)).metric;
   };
   EXPECT_EQ(best.at("test").get<double>(), test_of(paths.checkpoint(best.at("step"))));
   EXPECT_EQ(best.at("test").get<double>(), test_of(paths.best()));
-  EXPECT_EQ(result.at("test").get<double>(), test_of(paths.checkpoint(recipe.steps)));
+  EXPECT_EQ(result.at("test").get<double>(), test_of(paths.checkpoint(recipe.training.steps)));
   EXPECT_EQ(read_checkpoint_state(paths.best()).at("step"), best.at("step"));
 
-  recipe.keep_best = false;
+  recipe.training.keep_best = false;
   const Json without = train(recipe, folder / "without");
   EXPECT_EQ(without.at("test"), result.at("test")) << "keeping the best changes no step";
   EXPECT_FALSE(without.contains("best"));

@@ -13,20 +13,20 @@ namespace {
 // Few multiplications of double precision.
 constexpr double kTolerance = 1e-15;
 
-Recipe recipe_with(const std::string& schedule) {
-  Recipe recipe;
-  recipe.lr = 0.4;
-  recipe.lr_schedule = schedule;
-  return recipe;
+TrainingOptions training_with(const std::string& schedule) {
+  TrainingOptions training;
+  training.lr = 0.4;
+  training.lr_schedule = schedule;
+  return training;
 }
 
 TEST(LearningRate, ConstantIsConstant) {
-  const LearningRate rate(recipe_with("constant"), 100);
+  const LearningRate rate(training_with("constant"), 100);
   for (const std::int64_t step : {0, 1, 50, 99, 1000}) EXPECT_EQ(rate.at(step), 0.4);
 }
 
 TEST(LearningRate, StepsAtFractionsOfTheRun) {
-  const LearningRate rate(recipe_with("steps"), 200);  // the default: 0.1 at 50 % and at 75 %
+  const LearningRate rate(training_with("steps"), 200);  // the default: 0.1 at 50 % and at 75 %
   EXPECT_EQ(rate.at(0), 0.4);
   EXPECT_EQ(rate.at(99), 0.4);
   EXPECT_NEAR(rate.at(100), 0.04, kTolerance);
@@ -36,10 +36,10 @@ TEST(LearningRate, StepsAtFractionsOfTheRun) {
 }
 
 TEST(LearningRate, StepsAtNumbersOfSteps) {
-  Recipe recipe = recipe_with("steps");
-  recipe.lr_steps = {30, 60};
-  recipe.lr_gamma = 0.5;
-  const LearningRate rate(recipe, 1000);
+  TrainingOptions training = training_with("steps");
+  training.lr_steps = {30, 60};
+  training.lr_gamma = 0.5;
+  const LearningRate rate(training, 1000);
   EXPECT_EQ(rate.at(29), 0.4);
   EXPECT_EQ(rate.at(30), 0.2);
   EXPECT_EQ(rate.at(59), 0.2);
@@ -48,34 +48,34 @@ TEST(LearningRate, StepsAtNumbersOfSteps) {
 }
 
 TEST(LearningRate, OneIsTheWholeRunAndAFractionIsRounded) {
-  Recipe recipe = recipe_with("steps");
-  recipe.lr_steps = {1.0};
-  EXPECT_EQ(LearningRate(recipe, 10).at(9), 0.4);
-  recipe.lr_steps = {1.0 / 3};
-  EXPECT_EQ(LearningRate(recipe, 10).at(2), 0.4);
-  EXPECT_NEAR(LearningRate(recipe, 10).at(3), 0.04, kTolerance);
-  recipe.lr_steps = {};
-  EXPECT_EQ(LearningRate(recipe, 10).at(9), 0.4);
+  TrainingOptions training = training_with("steps");
+  training.lr_steps = {1.0};
+  EXPECT_EQ(LearningRate(training, 10).at(9), 0.4);
+  training.lr_steps = {1.0 / 3};
+  EXPECT_EQ(LearningRate(training, 10).at(2), 0.4);
+  EXPECT_NEAR(LearningRate(training, 10).at(3), 0.04, kTolerance);
+  training.lr_steps = {};
+  EXPECT_EQ(LearningRate(training, 10).at(9), 0.4);
 }
 
 TEST(LearningRate, CosineFallsToItsEnd) {
-  Recipe recipe = recipe_with("cosine");
-  const LearningRate to_zero(recipe, 100);
+  TrainingOptions training = training_with("cosine");
+  const LearningRate to_zero(training, 100);
   EXPECT_NEAR(to_zero.at(0), 0.4, kTolerance);
   EXPECT_NEAR(to_zero.at(50), 0.2, kTolerance);
   EXPECT_NEAR(to_zero.at(25), 0.4 * (1 + std::sqrt(0.5)) / 2, kTolerance);
   EXPECT_NEAR(to_zero.at(100), 0, kTolerance);
-  recipe.lr_final = 0.1;
-  const LearningRate to_tenth(recipe, 100);
+  training.lr_final = 0.1;
+  const LearningRate to_tenth(training, 100);
   EXPECT_NEAR(to_tenth.at(0), 0.4, kTolerance);
   EXPECT_NEAR(to_tenth.at(50), 0.22, kTolerance);
   EXPECT_NEAR(to_tenth.at(100), 0.04, kTolerance);
 }
 
 TEST(LearningRate, LinearFallsToItsEnd) {
-  Recipe recipe = recipe_with("linear");
-  recipe.lr_final = 0.5;
-  const LearningRate rate(recipe, 100);
+  TrainingOptions training = training_with("linear");
+  training.lr_final = 0.5;
+  const LearningRate rate(training, 100);
   EXPECT_NEAR(rate.at(0), 0.4, kTolerance);
   EXPECT_NEAR(rate.at(25), 0.35, kTolerance);
   EXPECT_NEAR(rate.at(99), 0.202, kTolerance);
@@ -83,9 +83,9 @@ TEST(LearningRate, LinearFallsToItsEnd) {
 }
 
 TEST(LearningRate, WarmUpReachesTheRateAtItsLastStep) {
-  Recipe recipe = recipe_with("constant");
-  recipe.warmup = 4;
-  const LearningRate rate(recipe, 100);
+  TrainingOptions training = training_with("constant");
+  training.warmup = 4;
+  const LearningRate rate(training, 100);
   EXPECT_NEAR(rate.at(0), 0.1, kTolerance);
   EXPECT_NEAR(rate.at(1), 0.2, kTolerance);
   EXPECT_NEAR(rate.at(2), 0.3, kTolerance);
@@ -94,9 +94,9 @@ TEST(LearningRate, WarmUpReachesTheRateAtItsLastStep) {
 }
 
 TEST(LearningRate, TheDecayGoesOnUnderneathTheWarmUp) {
-  Recipe recipe = recipe_with("linear");
-  recipe.warmup = 10;
-  const LearningRate rate(recipe, 100);
+  TrainingOptions training = training_with("linear");
+  training.warmup = 10;
+  const LearningRate rate(training, 100);
   EXPECT_NEAR(rate.at(4), 0.4 * 0.96 * 0.5, kTolerance);
   EXPECT_NEAR(rate.at(9), 0.4 * 0.91, kTolerance);
   EXPECT_NEAR(rate.at(10), 0.4 * 0.90, kTolerance);
@@ -104,10 +104,10 @@ TEST(LearningRate, TheDecayGoesOnUnderneathTheWarmUp) {
 
 TEST(LearningRate, TheScheduleBeginsAfterItsDelay) {
   for (const std::string schedule : {"steps", "cosine", "linear"}) {
-    const Recipe recipe = recipe_with(schedule);
-    Recipe delayed = recipe;
+    const TrainingOptions training = training_with(schedule);
+    TrainingOptions delayed = training;
     delayed.lr_delay = 30;
-    const LearningRate plain(recipe, 100), shifted(delayed, 130);
+    const LearningRate plain(training, 100), shifted(delayed, 130);
     for (const std::int64_t step : {0, 1, 29, 30}) EXPECT_EQ(shifted.at(step), 0.4) << schedule;
     for (std::int64_t step = 0; step < 100; ++step)
       EXPECT_EQ(shifted.at(30 + step), plain.at(step)) << schedule;
@@ -115,24 +115,24 @@ TEST(LearningRate, TheScheduleBeginsAfterItsDelay) {
 }
 
 TEST(LearningRate, WarmUpIsAtTheStartOfTheRunWhateverTheDelay) {
-  Recipe recipe = recipe_with("linear");
-  recipe.warmup = 4;
-  recipe.lr_delay = 10;
-  const LearningRate rate(recipe, 20);
+  TrainingOptions training = training_with("linear");
+  training.warmup = 4;
+  training.lr_delay = 10;
+  const LearningRate rate(training, 20);
   EXPECT_NEAR(rate.at(1), 0.2, kTolerance);
   EXPECT_EQ(rate.at(10), 0.4);
   EXPECT_NEAR(rate.at(15), 0.2, kTolerance);
 }
 
 TEST(LearningRate, ADelayAsLongAsTheRunIsAMistake) {
-  Recipe recipe = recipe_with("cosine");
-  recipe.lr_delay = 20;
-  EXPECT_NO_THROW(LearningRate(recipe, 21));
-  EXPECT_THROW(LearningRate(recipe, 20), UserError);
+  TrainingOptions training = training_with("cosine");
+  training.lr_delay = 20;
+  EXPECT_NO_THROW(LearningRate(training, 21));
+  EXPECT_THROW(LearningRate(training, 20), UserError);
 }
 
 TEST(LearningRate, OfNoStepsIsABrokenInvariant) {
-  EXPECT_THROW(LearningRate(recipe_with("cosine"), 0), std::logic_error);
+  EXPECT_THROW(LearningRate(training_with("cosine"), 0), std::logic_error);
 }
 
 }  // namespace

@@ -32,9 +32,9 @@ torch::Tensor flag(bool value) { return torch::tensor(value); }
 double rate_at(int step) { return 0.1 / (1 + step); }
 
 // Twenty steps of both, each with the gradients and rates of the other.
-void expect_like(const Recipe& recipe, TwoParameters& theirs, torch::optim::Optimizer& reference) {
+void expect_like(const TrainingOptions& training, TwoParameters& theirs, torch::optim::Optimizer& reference) {
   TwoParameters ours;
-  const auto optimizer = make_optimizer(recipe, ours);
+  const auto optimizer = make_optimizer(training, ours);
   for (int step = 0; step < 20; ++step) {
     ours.set_gradients(step);
     theirs.set_gradients(step);
@@ -51,14 +51,14 @@ TEST(Sgd, IsThatOfLibtorch) {
   for (const double momentum : {0.0, 0.9}) {
     for (const double decay : {0.0, 0.05}) {
       SCOPED_TRACE(testing::Message() << "momentum " << momentum << ", weight decay " << decay);
-      Recipe recipe;
-      recipe.optimizer = "sgd";
-      recipe.momentum = momentum;
-      recipe.weight_decay = decay;
+      TrainingOptions training;
+      training.optimizer = "sgd";
+      training.momentum = momentum;
+      training.weight_decay = decay;
       TwoParameters theirs;
       torch::optim::SGD sgd(theirs.parameters(),
                             torch::optim::SGDOptions(0.1).momentum(momentum).weight_decay(decay));
-      expect_like(recipe, theirs, sgd);
+      expect_like(training, theirs, sgd);
     }
   }
 }
@@ -66,25 +66,25 @@ TEST(Sgd, IsThatOfLibtorch) {
 TEST(Adam, IsThatOfLibtorch) {
   for (const double decay : {0.0, 0.05}) {
     SCOPED_TRACE(testing::Message() << "weight decay " << decay);
-    Recipe recipe;
-    recipe.optimizer = "adam";
-    recipe.betas = {0.8, 0.99};
-    recipe.weight_decay = decay;
+    TrainingOptions training;
+    training.optimizer = "adam";
+    training.betas = {0.8, 0.99};
+    training.weight_decay = decay;
     TwoParameters theirs;
     torch::optim::Adam adam(
         theirs.parameters(),
         torch::optim::AdamOptions(0.1).betas(std::make_tuple(0.8, 0.99)).weight_decay(decay));
-    expect_like(recipe, theirs, adam);
+    expect_like(training, theirs, adam);
   }
 }
 
 // Its decay is for products: the parameter of one dimension is changed as by Adam.
 TEST(AdamW, IsThatOfLibtorchAndLeavesBiasesToAdam) {
-  Recipe recipe;
-  recipe.optimizer = "adamw";
-  recipe.weight_decay = 0.05;
+  TrainingOptions training;
+  training.optimizer = "adamw";
+  training.weight_decay = 0.05;
   TwoParameters ours, theirs;
-  const auto optimizer = make_optimizer(recipe, ours);
+  const auto optimizer = make_optimizer(training, ours);
   torch::optim::AdamW decayed({theirs.a}, torch::optim::AdamWOptions(0.1).weight_decay(0.05));
   torch::optim::Adam plain({theirs.b}, torch::optim::AdamOptions(0.1));
   for (int step = 0; step < 20; ++step) {
@@ -120,12 +120,12 @@ TEST(DecayLayers, AreThoseThatDecay) {
   for (const char* name : {"sgd", "adam", "adamw"}) {
     for (const auto& [patterns, decays] : cases) {
       const auto after_steps = [&](double decay, const std::vector<std::string>& layers) {
-        Recipe recipe;
-        recipe.optimizer = name;
-        recipe.weight_decay = decay;
-        recipe.decay_layers = layers;
+        TrainingOptions training;
+        training.optimizer = name;
+        training.weight_decay = decay;
+        training.decay_layers = layers;
         auto model = std::make_unique<TwoLayers>();
-        const auto optimizer = make_optimizer(recipe, *model);
+        const auto optimizer = make_optimizer(training, *model);
         for (int step = 0; step < 3; ++step) {
           model->first->set_gradients(step);
           model->second->set_gradients(step);
@@ -147,10 +147,10 @@ TEST(DecayLayers, AreThoseThatDecay) {
 
 TEST(DecayLayers, OneThatMatchesNothingIsNamed) {
   TwoLayers model;
-  Recipe recipe;
-  recipe.decay_layers = {"first", "third"};
-  EXPECT_TRUE(
-      contains(user_error([&] { make_optimizer(recipe, model); }), "decay-layers: 'third'", "lowtide cost"));
+  TrainingOptions training;
+  training.decay_layers = {"first", "third"};
+  EXPECT_TRUE(contains(user_error([&] { make_optimizer(training, model); }), "decay-layers: 'third'",
+                       "lowtide cost"));
 }
 
 // Long enough for several threads.
@@ -161,16 +161,16 @@ struct Kernel : torch::nn::Module {
 
 class AnyOptimizer : public testing::TestWithParam<std::string> {
  protected:
-  Recipe recipe() const {
-    Recipe recipe;
-    recipe.optimizer = GetParam();
-    return recipe;
+  TrainingOptions training() const {
+    TrainingOptions training;
+    training.optimizer = GetParam();
+    return training;
   }
 };
 
 TEST_P(AnyOptimizer, ATrueHaltLeavesEverythingAlone) {
   TwoParameters model;
-  const auto optimizer = make_optimizer(recipe(), model);
+  const auto optimizer = make_optimizer(training(), model);
   model.set_gradients(0);
   optimizer->step(0.1, flag(false));
   const torch::Tensor a = model.a.detach().clone(), b = model.b.detach().clone();
@@ -190,15 +190,15 @@ TEST_P(AnyOptimizer, ATrueHaltLeavesEverythingAlone) {
 
 TEST_P(AnyOptimizer, GoesOnExactlyFromItsSavedState) {
   TwoParameters whole, stopped;
-  const auto undisturbed = make_optimizer(recipe(), whole);
-  const auto first = make_optimizer(recipe(), stopped);
+  const auto undisturbed = make_optimizer(training(), whole);
+  const auto first = make_optimizer(training(), stopped);
   for (int step = 0; step < 3; ++step) {
     whole.set_gradients(step);
     undisturbed->step(rate_at(step), flag(false));
     stopped.set_gradients(step);
     first->step(rate_at(step), flag(false));
   }
-  const auto second = make_optimizer(recipe(), stopped);
+  const auto second = make_optimizer(training(), stopped);
   second->restore(first->state());
   for (std::size_t i = 0; i < first->tensors().size(); ++i) {
     EXPECT_EQ(second->tensors()[i].first, first->tensors()[i].first);
@@ -221,7 +221,7 @@ TEST_P(AnyOptimizer, NeitherLayoutNorThreadsMatter) {
       const torch::NoGradGuard no_grad;
       model.weight.set_data(model.weight.contiguous(of_parameter));
     }
-    const auto optimizer = make_optimizer(recipe(), model);
+    const auto optimizer = make_optimizer(training(), model);
     for (int step = 0; step < 3; ++step) {
       model.weight.mutable_grad() = normal({40, 130, 3, 3}, 100 + step).contiguous(of_gradient);
       optimizer->step(0.1, flag(false));
@@ -240,7 +240,7 @@ TEST_P(AnyOptimizer, NeitherLayoutNorThreadsMatter) {
 
 TEST_P(AnyOptimizer, NamesItsTensorsByTheParameters) {
   TwoParameters model;
-  const auto optimizer = make_optimizer(recipe(), model);
+  const auto optimizer = make_optimizer(training(), model);
   std::vector<std::string> names;
   for (const auto& [name, tensor] : optimizer->tensors()) names.push_back(name);
   const std::vector<std::string> expected =

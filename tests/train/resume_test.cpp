@@ -25,8 +25,8 @@ class Resume : public testing::TestWithParam<Variant> {
   Resume() {
     write_small_dataset(folder_ / "data");
     recipe_ = small_recipe(folder_ / "data");
-    recipe_.checkpoint_every = 1;
-    recipe_.keep_checkpoints = 1000;
+    recipe_.running.checkpoint_every = 1;
+    recipe_.running.keep_checkpoints = 1000;
     GetParam().change(recipe_);
   }
 
@@ -38,7 +38,7 @@ TEST_P(Resume, AfterAnyStepEqualsTheUninterruptedRun) {
   // The first step, the middle of a cycle of 10 steps, just before and after a change of bits, the last step.
   const std::vector<std::int64_t> steps{1, 5, 11, 23, 24, 25, 39, 40};
   expect_resumes_exactly(recipe_, folder_.path(), steps);
-  const auto schedule = make_schedule(schedule_of(recipe_), recipe_.steps);
+  const auto schedule = make_schedule(schedule_of(recipe_.precision), recipe_.training.steps);
   int changes = 0;
   for (const std::int64_t step : steps) changes += schedule->at(step) != schedule->at(step - 1) ? 1 : 0;
   if (GetParam().name == "sgd") {
@@ -51,17 +51,18 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Variant{"sgd", [](Recipe&) {}},
                     Variant{"adam_averaging_clipping",
                             [](Recipe& r) {
-                              r.optimizer = "adam";
-                              r.lr = 0.002;
-                              r.clip = 1;
-                              r.swa_start = 0.5;
-                              r.swa_every = 3;
+                              r.training.optimizer = "adam";
+                              r.training.lr = 0.002;
+                              r.training.clip = 1;
+                              r.training.swa_start = 0.5;
+                              r.training.swa_every = 3;
                             }},
                     Variant{"progressive",
                             [](Recipe& r) {
-                              r.schedule = "progressive 3,4,6,8 grad=8 window=4 threshold=0.2 patience=1";
+                              r.precision.schedule =
+                                  "progressive 3,4,6,8 grad=8 window=4 threshold=0.2 patience=1";
                             }},
-                    Variant{"fp32", [](Recipe& r) { r.schedule = "fp32"; }}),
+                    Variant{"fp32", [](Recipe& r) { r.precision.schedule = "fp32"; }}),
     [](const auto& instance) { return instance.param.name; });
 
 class SmallRun : public testing::Test {
@@ -80,24 +81,26 @@ TEST_F(SmallRun, DoesNotDependOnTheNumberOfThreads) {
 }
 
 TEST_F(SmallRun, Learns) {
-  recipe_.steps = 200;
-  recipe_.flip = false;  // it would make some of the made-up classes alike
+  recipe_.training.steps = 200;
+  recipe_.data.flip = false;  // it would make some of the made-up classes alike
   const Json result = train(recipe_, folder_ / "run");
   EXPECT_GT(result.at("test").get<double>(), 0.9);  // a tenth by chance
 }
 
 // What a closed loop did is drawn from its lines, however seldom they are logged.
 TEST_F(SmallRun, LinesOfAClosedLoopEndWhereItsBitsChange) {
-  recipe_.schedule = "progressive 3,4,6,8 grad=8 window=4 threshold=0.2 patience=1";
-  recipe_.log_every = 1000;
+  recipe_.precision.schedule = "progressive 3,4,6,8 grad=8 window=4 threshold=0.2 patience=1";
+  recipe_.running.log_every = 1000;
   train(recipe_, folder_ / "run");
   const RunPaths paths{folder_ / "run"};
-  const Json climbs = read_checkpoint_state(paths.checkpoint(recipe_.steps)).at("schedule").at("climbs");
+  const Json climbs =
+      read_checkpoint_state(paths.checkpoint(recipe_.training.steps)).at("schedule").at("climbs");
   ASSERT_GE(climbs.size(), 2u);
   std::vector<std::pair<std::int64_t, int>> expected, logged;
   const std::vector<int> levels{3, 4, 6, 8};
   for (std::size_t i = 0; i < climbs.size(); ++i) expected.emplace_back(climbs[i], levels[i]);
-  if (climbs.back() != recipe_.steps) expected.emplace_back(recipe_.steps, levels[climbs.size()]);
+  if (climbs.back() != recipe_.training.steps)
+    expected.emplace_back(recipe_.training.steps, levels[climbs.size()]);
   for (const Json& line : read_jsonl(paths.metrics()).lines) {
     if (!line.contains("split")) logged.emplace_back(line.at("step"), line.at("bits"));
   }
@@ -106,20 +109,20 @@ TEST_F(SmallRun, LinesOfAClosedLoopEndWhereItsBitsChange) {
 
 TEST_F(SmallRun, SeedsDiffer) {
   train(recipe_, folder_ / "1");
-  recipe_.seed = 2;
+  recipe_.training.seed = 2;
   train(recipe_, folder_ / "2");
   EXPECT_NE(last_checkpoint(recipe_, folder_ / "1"), last_checkpoint(recipe_, folder_ / "2"));
 }
 
 TEST_F(SmallRun, KeepsTheLastCheckpointsOnly) {
-  recipe_.keep_checkpoints = 2;
+  recipe_.running.keep_checkpoints = 2;
   train(recipe_, folder_ / "run");
   EXPECT_EQ(checkpoint_steps(RunPaths{folder_ / "run"}), (std::vector<std::int64_t>{36, 40}));
 }
 
 TEST_F(SmallRun, DivergenceStopsBeforeTheUpdateAndNamesTheLayer) {
-  recipe_.lr = 1e30;
-  recipe_.checkpoint_every = 1;
+  recipe_.training.lr = 1e30;
+  recipe_.running.checkpoint_every = 1;
   const fs::path run = folder_ / "run";
   const std::string message = user_error([&] { train(recipe_, run); });
   EXPECT_TRUE(contains(message, "is not finite", "layer ", "is the last good one"));
@@ -134,10 +137,10 @@ TEST_F(SmallRun, DivergenceStopsBeforeTheUpdateAndNamesTheLayer) {
 }
 
 TEST_F(SmallRun, AveragedWeightsAreEvaluatedWithStatisticsOfTheirOwn) {
-  recipe_.steps = 120;
-  recipe_.flip = false;
-  recipe_.swa_start = 0.5;
-  recipe_.swa_every = 10;
+  recipe_.training.steps = 120;
+  recipe_.data.flip = false;
+  recipe_.training.swa_start = 0.5;
+  recipe_.training.swa_every = 10;
   const Json result = train(recipe_, folder_ / "run");
   EXPECT_EQ(result.at("averaged").get<int>(), 6);
   EXPECT_GT(result.at("test").get<double>(), 0.8);
@@ -145,8 +148,8 @@ TEST_F(SmallRun, AveragedWeightsAreEvaluatedWithStatisticsOfTheirOwn) {
 }
 
 TEST_F(SmallRun, LedgerCountsEveryStepExactly) {
-  recipe_.schedule = "static";
-  recipe_.bits = "4:4";
+  recipe_.precision.schedule = "static";
+  recipe_.precision.bits = "4:4";
   const Json result = train(recipe_, folder_ / "run");
   const auto task = make_task(recipe_);
   std::int64_t macs = 0, float_macs = 0;
@@ -154,7 +157,7 @@ TEST_F(SmallRun, LedgerCountsEveryStepExactly) {
     macs += layer.macs;
     if (layer.name == "fc") float_macs += layer.macs;
   }
-  const std::int64_t items = recipe_.steps * recipe_.batch;
+  const std::int64_t items = recipe_.training.steps * recipe_.training.batch;
   const std::int64_t quantised = 4 * 4 + 2 * 4 * 8, full = 3 * 32 * 32;
   EXPECT_EQ(result.at("bitops").at("paper").get<std::int64_t>(), macs * items * quantised);
   EXPECT_EQ(result.at("bitops").at("actual").get<std::int64_t>(),

@@ -17,7 +17,7 @@ Json train(const Recipe& recipe, const fs::path& folder, bool resume) {
 }
 
 std::string last_checkpoint(const Recipe& recipe, const fs::path& folder) {
-  return file_bytes(RunPaths{folder}.checkpoint(recipe.steps));
+  return file_bytes(RunPaths{folder}.checkpoint(recipe.training.steps));
 }
 
 void cut_after(const fs::path& run, const fs::path& copy, std::int64_t step) {
@@ -40,8 +40,8 @@ std::vector<Json> timeless_metrics(const fs::path& folder) {
 }
 
 void expect_resumes_exactly(Recipe recipe, const fs::path& folder, const std::vector<std::int64_t>& steps) {
-  recipe.checkpoint_every = 1;
-  recipe.keep_checkpoints = 1000;
+  recipe.running.checkpoint_every = 1;
+  recipe.running.keep_checkpoints = 1000;
   const fs::path whole = folder / "whole";
   const Json result = train(recipe, whole);
   const std::int64_t last = result.at("steps");
@@ -55,7 +55,7 @@ void expect_resumes_exactly(Recipe recipe, const fs::path& folder, const std::ve
     EXPECT_EQ(resumed_result.at("valid"), result.at("valid")) << "after step " << step;
     EXPECT_EQ(resumed_result.value("best", Json()), result.value("best", Json())) << "after step " << step;
     EXPECT_EQ(timeless_metrics(resumed), timeless_metrics(whole)) << "after step " << step;
-    if (recipe.keep_best) {
+    if (recipe.training.keep_best) {
       EXPECT_EQ(file_bytes(RunPaths{resumed}.best()), file_bytes(RunPaths{whole}.best()))
           << "after step " << step;
     }
@@ -67,7 +67,7 @@ void expect_run_independent_of_threads(Recipe recipe, const fs::path& folder) {
   const int before = at::get_num_threads();
   for (const int threads : {1, 2, 3}) {
     at::set_num_threads(threads);
-    recipe.loader_threads = threads;
+    recipe.running.loader_threads = threads;
     const fs::path run = folder / std::to_string(threads);
     train(recipe, run);
     checkpoints.push_back(last_checkpoint(recipe, run));

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lowtide/base/json.h"
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 
 namespace lowtide {
 

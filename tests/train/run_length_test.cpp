@@ -10,8 +10,8 @@ namespace {
 
 Recipe with(const std::string& schedule, const std::string& lr_schedule) {
   Recipe recipe;
-  recipe.schedule = schedule;
-  recipe.lr_schedule = lr_schedule;
+  recipe.precision.schedule = schedule;
+  recipe.training.lr_schedule = lr_schedule;
   return recipe;
 }
 
@@ -27,10 +27,10 @@ std::string refusal(const Recipe& recipe, std::int64_t done = 100) {
 
 TEST(RunLength, IsTheRecipes) {
   Recipe recipe;
-  recipe.epochs = 2.5;
-  EXPECT_EQ(total_steps(recipe, 10), 25);
-  recipe.steps = 7;
-  EXPECT_EQ(total_steps(recipe, 10), 7);
+  recipe.training.epochs = 2.5;
+  EXPECT_EQ(total_steps(recipe.training, 10), 25);
+  recipe.training.steps = 7;
+  EXPECT_EQ(total_steps(recipe.training, 10), 7);
 }
 
 TEST(RunLength, MoreStepsFollowWhereTheFirstStayTheSame) {
@@ -40,11 +40,11 @@ TEST(RunLength, MoreStepsFollowWhereTheFirstStayTheSame) {
   }
   for (const char* rate : {"constant", "inverse-sqrt", "plateau"}) {
     Recipe recipe = with("static", rate);
-    recipe.warmup = 10;
+    recipe.training.warmup = 10;
     EXPECT_EQ(refusal(recipe), "") << rate;
   }
   Recipe absolute = with("static", "steps");
-  absolute.lr_steps = {50, 150};
+  absolute.training.lr_steps = {50, 150};
   EXPECT_EQ(refusal(absolute), "");
 }
 
@@ -68,10 +68,10 @@ TEST(RunLength, AScheduleThatListensMustHaveHeardTheSame) {
 
 TEST(RunLength, AveragesAreOfTheSameSteps) {
   Recipe recipe = with("static", "constant");
-  recipe.swa_start = 0.5;
+  recipe.training.swa_start = 0.5;
   EXPECT_TRUE(contains(refusal(recipe), "averaging began after step 50"));
   EXPECT_EQ(refusal(recipe, 50), "");
-  recipe.swa_start = 0;
+  recipe.training.swa_start = 0;
   EXPECT_EQ(refusal(recipe), "");
 }
 

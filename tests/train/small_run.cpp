@@ -46,22 +46,22 @@ void write_small_dataset(const std::filesystem::path& folder) {
 
 Recipe small_recipe(const std::filesystem::path& data) {
   Recipe recipe;
-  recipe.data = "idx";
-  recipe.data_dir = data.string();
-  recipe.validation = 50;
-  recipe.augment = "pad-crop";
-  recipe.padding = 1;
-  recipe.flip = true;
-  recipe.model = "cifar-resnet8";
-  recipe.schedule = "CR";
-  recipe.bits = "3:8";
-  recipe.cycles = 4;
-  recipe.steps = 40;
-  recipe.batch = 20;
-  recipe.lr = 0.05;
-  recipe.log_every = 7;
-  recipe.eval_every = 13;
-  recipe.checkpoint_every = 6;
+  recipe.data.format = "idx";
+  recipe.data.dir = data.string();
+  recipe.data.validation = 50;
+  recipe.data.augment = "pad-crop";
+  recipe.data.padding = 1;
+  recipe.data.flip = true;
+  recipe.model.name = "cifar-resnet8";
+  recipe.precision.schedule = "CR";
+  recipe.precision.bits = "3:8";
+  recipe.precision.cycles = 4;
+  recipe.training.steps = 40;
+  recipe.training.batch = 20;
+  recipe.training.lr = 0.05;
+  recipe.running.log_every = 7;
+  recipe.running.eval_every = 13;
+  recipe.running.checkpoint_every = 6;
   return recipe;
 }
 

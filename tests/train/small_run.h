@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "lowtide/train/recipe.h"
+#include "lowtide/recipe/recipe.h"
 
 namespace lowtide {
 

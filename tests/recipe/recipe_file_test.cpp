@@ -1,4 +1,4 @@
-#include "lowtide/train/recipe_file.h"
+#include "lowtide/recipe/recipe_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 
 #include "lowtide/io/file.h"
 #include "tests/io/scratch.h"
-#include "tests/train/recipes.h"
+#include "tests/recipe/recipes.h"
 
 namespace lowtide {
 namespace {
@@ -49,12 +49,12 @@ TEST_F(RecipeFiles, AsWrittenGivesTheSameRecipe) {
 TEST_F(RecipeFiles, ListsOfAnyLengthGiveTheSameRecipe) {
   for (const std::vector<double>& list : std::vector<std::vector<double>>{{}, {0.5}, {0.25, 0.5, 100}}) {
     Recipe recipe;
-    recipe.mean = recipe.std = list;
-    if (!list.empty()) recipe.lr_steps = list;
+    recipe.data.mean = recipe.data.std = list;
+    if (!list.empty()) recipe.training.lr_steps = list;
     expect_round_trip(recipe);
   }
   Recipe recipe;
-  recipe.layer_bits = {"conv1=8"};
+  recipe.precision.layer_bits = {"conv1=8"};
   expect_round_trip(recipe);
   EXPECT_EQ(to_json(read("mean = []\nlayer-bits = [ ]\n")), to_json(Recipe()));
 }
@@ -63,8 +63,8 @@ TEST_F(RecipeFiles, AnyTextGivesTheSameRecipe) {
   for (const char* text : {"/a b", "/a,b", "/a#b", "/a'b", "/a\"b", "/a\\b", "/a\\", "/a[b]", "a=b", "é/日本",
                            "'a'", "\"a\"", "true", "5", " a ", ";a", "# a", "/a'b\"c\\d#e", "a\tb\nc\x01"}) {
     Recipe recipe;
-    recipe.data_dir = text;
-    recipe.layer_bits = {text, "b", text};
+    recipe.data.dir = text;
+    recipe.precision.layer_bits = {text, "b", text};
     expect_round_trip(recipe);
   }
 }
@@ -73,10 +73,10 @@ TEST_F(RecipeFiles, CommentsBlankLinesAndListsOverLinesAreRead) {
   const Recipe recipe = read(
       "# a comment\n\nsteps = 5   # five\nlr-steps = [0.1,\n  0.2, # more\n  0.3]\nflip = true\n"
       "data-dir = \"a # b\"\n");
-  EXPECT_EQ(recipe.steps, 5);
-  EXPECT_EQ(recipe.lr_steps, (std::vector<double>{0.1, 0.2, 0.3}));
-  EXPECT_TRUE(recipe.flip);
-  EXPECT_EQ(recipe.data_dir, "a # b");
+  EXPECT_EQ(recipe.training.steps, 5);
+  EXPECT_EQ(recipe.training.lr_steps, (std::vector<double>{0.1, 0.2, 0.3}));
+  EXPECT_TRUE(recipe.data.flip);
+  EXPECT_EQ(recipe.data.dir, "a # b");
 }
 
 TEST_F(RecipeFiles, TheRepositorysRecipesAreReadAndPossible) {
@@ -86,7 +86,7 @@ TEST_F(RecipeFiles, TheRepositorysRecipesAreReadAndPossible) {
     SCOPED_TRACE(entry.path().string());
     ++count;
     Recipe recipe = parse_arguments({"--recipe", entry.path().string()});
-    if (recipe.data_dir.empty()) recipe.data_dir = "somewhere";
+    if (recipe.data.dir.empty()) recipe.data.dir = "somewhere";
     EXPECT_NO_THROW(check(recipe));
     expect_round_trip(recipe);
   }
@@ -96,19 +96,20 @@ TEST_F(RecipeFiles, TheRepositorysRecipesAreReadAndPossible) {
 TEST_F(RecipeFiles, FlagsWinOverTheFileAndTheFileOverTheDefault) {
   const Recipe recipe =
       read("steps = 5\nlr = 0.5\nflip = true\nmean = [1, 2]\n", {"--lr", "0.25", "--no-flip", "--mean", "3"});
-  EXPECT_EQ(recipe.steps, 5);
-  EXPECT_EQ(recipe.lr, 0.25);
-  EXPECT_FALSE(recipe.flip);
-  EXPECT_EQ(recipe.mean.size(), 1);
-  EXPECT_EQ(recipe.batch, Recipe().batch);
+  EXPECT_EQ(recipe.training.steps, 5);
+  EXPECT_EQ(recipe.training.lr, 0.25);
+  EXPECT_FALSE(recipe.data.flip);
+  EXPECT_EQ(recipe.data.mean.size(), 1);
+  EXPECT_EQ(recipe.training.batch, Recipe().training.batch);
 }
 
 TEST_F(RecipeFiles, TextAndNumbersAreThoseOfToml) {
-  EXPECT_EQ(read(R"(data-dir = "a\t\"b\\\u00e9\U0001F600")").data_dir, "a\t\"b\\é😀");
-  EXPECT_EQ(read(R"(data-dir = 'C:\new "x"')").data_dir, R"(C:\new "x")");
-  EXPECT_EQ(read("steps = 64_000\r\nlr=+1e-3 # a rate\r\n").steps, 64000);
-  EXPECT_EQ(read("\xef\xbb\xbfsteps = 7").steps, 7);
-  EXPECT_EQ(read("lr-steps = [\n  0.5, # half\n  0.75,\n]").lr_steps, (std::vector<double>{0.5, 0.75}));
+  EXPECT_EQ(read(R"(data-dir = "a\t\"b\\\u00e9\U0001F600")").data.dir, "a\t\"b\\é😀");
+  EXPECT_EQ(read(R"(data-dir = 'C:\new "x"')").data.dir, R"(C:\new "x")");
+  EXPECT_EQ(read("steps = 64_000\r\nlr=+1e-3 # a rate\r\n").training.steps, 64000);
+  EXPECT_EQ(read("\xef\xbb\xbfsteps = 7").training.steps, 7);
+  EXPECT_EQ(read("lr-steps = [\n  0.5, # half\n  0.75,\n]").training.lr_steps,
+            (std::vector<double>{0.5, 0.75}));
 }
 
 TEST_F(RecipeFiles, WhatIsWrongIsToldWithItsLine) {
@@ -147,7 +148,7 @@ TEST_F(RecipeFiles, AMissingFileIsTold) {
 TEST(RecipeFlags, NumbersBeyondTheirTypeAreTold) {
   EXPECT_THROW(parse_arguments({"--seed", "-1"}), CLI::ValidationError);
   EXPECT_THROW(parse_arguments({"--padding", "3000000000"}), CLI::ValidationError);
-  EXPECT_EQ(parse_arguments({"--eval-bits", "-1", "--seed", "18446744073709551615"}).seed,
+  EXPECT_EQ(parse_arguments({"--eval-bits", "-1", "--seed", "18446744073709551615"}).training.seed,
             std::numeric_limits<std::uint64_t>::max());
 }
 
@@ -168,9 +169,9 @@ TEST_F(RecipeFiles, KeysOfManyPartsAreRefused) {
                        "line 5: a key of more than 8 parts"));
   EXPECT_TRUE(contains(error(parts(8, "a") + " = 1\n"), "sections")) << "few enough to be told what is wrong";
   // Points that part no keys.
-  EXPECT_EQ(
-      read("data-dir = '../../../../../../../../../..'\nmean = [0.1, 0.2, 0.3]\n# .........\n").mean.size(),
-      3u);
+  EXPECT_EQ(read("data-dir = '../../../../../../../../../..'\nmean = [0.1, 0.2, 0.3]\n# .........\n")
+                .data.mean.size(),
+            3u);
 }
 
 TEST_F(RecipeFiles, NestedListsAndTablesAreRefused) {

@@ -1,4 +1,4 @@
-#include "lowtide/train/recipe_file.h"
+#include "lowtide/recipe/recipe_file.h"
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -11,6 +11,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/suggest.h"
+#include "lowtide/recipe/keys.h"
 
 namespace lowtide {
 namespace {
@@ -153,6 +154,21 @@ std::string RecipeFile::to_flag(const CLI::ConfigItem& item) const {
 
 std::string RecipeFile::to_config(const CLI::App*, bool, bool, std::string) const {
   invariant_failed("to_toml()", __FILE__, __LINE__, "recipes are not written by CLI11");
+}
+
+std::string to_toml(const Recipe& recipe) {
+  Recipe copy = recipe;
+  std::string text;
+  std::string_view group;
+  for (const RecipeKey& key : recipe_keys(copy)) {
+    if (key.group != group) text += fmt::format("{}# {}\n", text.empty() ? "" : "\n", key.group);
+    group = key.group;
+    // JSON's numbers, strings and arrays are TOML's too. The parser takes no empty array: it is the default everywhere.
+    const Json json = std::visit([](const auto* value) { return Json(*value); }, key.value);
+    if (!json.is_array() || !json.empty())
+      text += fmt::format("{} = {}\n", key.name, json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  return text;
 }
 
 }  // namespace lowtide

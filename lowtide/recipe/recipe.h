@@ -13,12 +13,12 @@ class App;
 
 namespace lowtide {
 
-// What an experiment is. Each member is a flag of `lowtide train` and a key of a recipe file, defined once,
-// in define_recipe(); a flag wins over the file, the file over the default.
-struct Recipe {
-  // data
-  std::string data = "idx";
-  std::string data_dir;
+// What an experiment is, in parts: a function takes those that it needs. Each member is a flag of `lowtide train` and a key
+// of a recipe file, which a row in keys.cpp names and explains; a flag wins over the file, the file over the default here.
+
+struct DataOptions {
+  std::string format = "idx";
+  std::string dir;
   std::int64_t validation = 0;
   std::string augment = "none";
   int padding = 4;
@@ -43,9 +43,10 @@ struct Recipe {
   std::string node_features = "as-is";
   std::string node_split = "data";
   std::vector<int> fan_out;
+};
 
-  // model
-  std::string model = "cifar-resnet8";
+struct ModelOptions {
+  std::string name = "cifar-resnet8";
   std::int64_t hidden = 200;
   std::int64_t layers = 1;
   std::int64_t heads = 4;
@@ -58,7 +59,10 @@ struct Recipe {
   bool freeze_norm = true;
   std::string weights;
 
-  // precision
+  std::int64_t feed_forward_units() const { return feed_forward > 0 ? feed_forward : 4 * hidden; }
+};
+
+struct PrecisionOptions {
   std::string schedule = "CR";
   std::string bits = "3:8";
   std::string grad_bits = "8";
@@ -71,8 +75,9 @@ struct Recipe {
   bool bifurcate = false;
   bool recompute = false;
   std::string engine = "auto";
+};
 
-  // training
+struct TrainingOptions {
   std::int64_t steps = 0;
   double epochs = 0;
   std::int64_t batch = 128;
@@ -96,7 +101,14 @@ struct Recipe {
   std::int64_t patience = 0;
   std::uint64_t seed = 1;
 
-  // how it runs: none of these changes a result, but eval_every where a run chooses by its evaluations
+  // Whether two runs are to make as many steps.
+  bool same_length(const TrainingOptions& other) const {
+    return steps == other.steps && epochs == other.epochs;
+  }
+};
+
+// How it runs: none of these changes a result, but eval_every where a run chooses by its evaluations.
+struct RunningOptions {
   std::string device = "cpu";
   int threads = 0;
   int loader_threads = 0;
@@ -106,14 +118,29 @@ struct Recipe {
   int keep_checkpoints = 3;
 };
 
+struct Recipe {
+  DataOptions data;
+  ModelOptions model;
+  PrecisionOptions precision;
+  TrainingOptions training;
+  RunningOptions running;
+};
+
 // What is trained for: the format of the data says it.
 enum class TaskKind { kImages, kLanguage, kNodes, kDetection, kEntailment };
 
 // UserError for a format that is unknown.
-TaskKind task_of(const Recipe& recipe);
+TaskKind task_of(const DataOptions& data);
 
 // Whether a run looks for its best evaluation: to keep those weights, or to stop where none is better.
-bool chooses_best(const Recipe& recipe);
+bool chooses_best(const TrainingOptions& training);
+
+// The schedule that is asked for: `schedule` is a name, completed by bits, gradient bits, cycles and the profiles'
+// parameters, or a whole line, which then says all of it.
+ScheduleSpec schedule_of(const PrecisionOptions& precision);
+
+// The bits at which a model is evaluated.
+Bits evaluation_bits(const PrecisionOptions& precision);
 
 // Adds every option to the app, in groups; --help shows the values the recipe holds now as the defaults.
 void define_recipe(CLI::App& app, Recipe& recipe);
@@ -121,21 +148,18 @@ void define_recipe(CLI::App& app, Recipe& recipe);
 // Throws UserError for values that cannot be, each with what was expected.
 void check(const Recipe& recipe);
 
-// The schedule that the recipe asks for: `schedule` is a name, completed by bits, gradient bits, cycles and
-// the profiles' parameters, or a whole line, which then says all of it.
-ScheduleSpec schedule_of(const Recipe& recipe);
-
-// All keys and values, or those alone that make the result; and back, through the same definitions. Keys that
-// are unknown, or missing although they make the result, are a UserError that names `where`.
+// All keys and values; and back. Keys that are unknown, or missing although the first run folders had them, are a UserError
+// that names `where`.
 Json to_json(const Recipe& recipe);
-Json essence(const Recipe& recipe);
 Recipe recipe_from_json(const Json& json, const std::string& where);
+
+// Those keys and values alone that determine the result.
+Json determining_keys(const Recipe& recipe);
+
+// The names of those in which two recipes differ: a run is resumed only with none.
+std::vector<std::string> differences(const Recipe& a, const Recipe& b);
 
 // As a recipe file that gives the same recipe.
 std::string to_toml(const Recipe& recipe);
-
-// The keys in which two recipes differ and whose change would change the result: a run is resumed only with
-// none.
-std::vector<std::string> differences(const Recipe& a, const Recipe& b);
 
 }  // namespace lowtide
