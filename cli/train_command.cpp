@@ -10,6 +10,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/report/comparison.h"
 #include "lowtide/train/run_folder.h"
+#include "lowtide/train/run_result.h"
 #include "lowtide/train/trainer.h"
 
 namespace lowtide {
@@ -72,36 +73,31 @@ void check_same(const RunPaths& paths, const Recipe& stored, const Recipe& asked
   }
 }
 
-void print_result(const Json& result, const std::filesystem::path& folder) {
-  const Metric& metric = find_metric(result.at("metric").get<std::string>());
-  const auto text = [&](const Json& value) {
-    return value.is_null() ? std::string("-") : metric_text(metric, value.get<double>());
+void print_result(const RunResult& result, const std::filesystem::path& folder) {
+  const Metric& metric = find_metric(result.metric);
+  const auto text = [&](const std::optional<double>& value) {
+    return value ? metric_text(metric, *value) : std::string("-");
   };
-  const auto print_metric = [&](const std::string& which, const Json& of) {
-    fmt::print("{}{} {} test, {} held out, at {}\n", which, metric.name, text(of.at("test")),
-               text(of.at("valid")), bits_name(result.at("eval_bits").get<int>()));
+  const auto print_metric = [&](const std::string& which, const auto& of) {
+    fmt::print("{}{} {} test, {} held out, at {}\n", which, metric.name, text(of.test.metric), text(of.valid),
+               bits_name(result.eval_bits));
   };
   fmt::print("\n");
-  const Json best = result.value("best", Json());
-  print_metric(best.is_null() ? "" : fmt::format("last, step {}: ", result.at("steps").get<std::int64_t>()),
-               result);
-  if (!best.is_null())
-    print_metric(fmt::format("best, step {}: ", best.at("step").get<std::int64_t>()), best);
-  const RunCost cost = cost_of_result(result);
+  print_metric(result.best ? fmt::format("last, step {}: ", result.steps) : "", result);
+  if (result.best) print_metric(fmt::format("best, step {}: ", result.best->step), *result.best);
+  const RunCost cost = cost_of(result);
   for (const CostCount count : {CostCount::kActual, CostCount::kPaper}) {
     fmt::print("cost {:.4f} of fp32, {:.1f} GBitOps: {}, {}\n", cost.relative(count), cost.gbitops(count),
                to_string(count), count_meaning(count));
   }
-  fmt::print("time {}; in {}\n", duration_text(result.at("seconds").get<double>()), folder.string());
+  fmt::print("time {}; in {}\n", duration_text(result.seconds), folder.string());
 }
 
-void print_stored_result(const RunPaths& paths) {
+RunResult read_stored_result(const RunPaths& paths) {
   try {
-    print_result(read_run_file(paths.result()), paths.folder);
-  } catch (const Json::exception& error) {
-    throw UserError(fmt::format(
-        "{}: a value is missing or wrong ({}); remove the file, and --resume evaluates the run anew",
-        paths.result().string(), error.what()));
+    return read_run_result(paths.result());
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}; remove the file, and --resume evaluates the run anew", error.what()));
   }
 }
 
@@ -131,7 +127,7 @@ int train_command(int argc, char** argv) {
   check(arguments.recipe);
   if (arguments.resume && same_length && file_exists(paths.result())) {
     fmt::print("{} is finished already\n", paths.folder.string());
-    return print_stored_result(paths), 0;
+    return print_result(read_stored_result(paths), paths.folder), 0;
   }
   prepare_torch(arguments.recipe.running.threads);
   const TrainingEnd end = Trainer(arguments.recipe, program_version()).run(paths.folder, arguments.resume);

@@ -64,8 +64,8 @@ int main(int argc, char** argv) try {
 
   const lowtide::TrainingEnd end = lowtide::Trainer(recipe, "own-network").run(out, /*resume=*/true);
   if (end.signal != 0) return 128 + end.signal;
-  fmt::print("test accuracy {:.2f} %, cost {:.4f} of fp32\n", 100 * end.result.at("test").get<double>(),
-             end.result.at("relative_cost").get<double>());
+  fmt::print("test accuracy {:.2f} %, cost {:.4f} of fp32\n", 100 * *end.result.test.metric,
+             end.result.relative_cost);
   return 0;
 } catch (const lowtide::UserError& error) {
   fmt::print(stderr, "own-network: {}\n", error.what());

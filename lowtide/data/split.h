@@ -7,6 +7,11 @@ namespace lowtide {
 
 enum class Split { kTrain, kValid, kTest };
 
+// As files and options name it.
+constexpr const char* split_name(Split split) {
+  return split == Split::kTrain ? "train" : split == Split::kValid ? "valid" : "test";
+}
+
 // Which items of a training set are trained on and which are held out to choose by. Both in rising order.
 struct HeldOut {
   std::vector<std::int64_t> train;

@@ -35,10 +35,9 @@ std::vector<bool> front_of(const std::vector<RunSummary>& set, const CostMeasure
 
 // "81.30 % at 120": of the best evaluation, which `test` never is.
 std::string best_text(const RunSummary& run) {
-  const Json test = run.best.is_object() ? run.best.at("test") : Json();
-  if (test.is_null()) return "-";
-  return fmt::format("{} at {}", metric_text(find_metric(run.metric), test.get<double>()),
-                     run.best.at("step").get<std::int64_t>());
+  if (!run.best || !run.best->test.metric) return "-";
+  return fmt::format("{} at {}", metric_text(find_metric(run.metric), *run.best->test.metric),
+                     run.best->step);
 }
 
 std::string table(const std::vector<RunSummary>& runs, const CostMeasure& measure) {
@@ -49,7 +48,7 @@ std::string table(const std::vector<RunSummary>& runs, const CostMeasure& measur
   }
   const Metric& metric = find_metric(runs[0].metric);
   const bool has_best =
-      std::any_of(runs.begin(), runs.end(), [](const RunSummary& run) { return run.best.is_object(); });
+      std::any_of(runs.begin(), runs.end(), [](const RunSummary& run) { return run.best.has_value(); });
   std::string text = fmt::format("{:<{}}  {:<{}}  {:>13}  {:>9}  {:>7}  {:>14}  {:>13}  {:>5}  {:>12}{}\n",
                                  "run", name_width, "schedule", schedule_width, "test " + runs[0].metric,
                                  "held out", "cost", "GBitOps actual", "paper", "front", "time",
@@ -57,7 +56,7 @@ std::string table(const std::vector<RunSummary>& runs, const CostMeasure& measur
   const std::vector<bool> front = front_of(runs, measure);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunSummary& run = runs[i];
-    const std::string valid = run.valid.is_null() ? "-" : metric_text(metric, run.valid.get<double>());
+    const std::string valid = run.valid ? metric_text(metric, *run.valid) : "-";
     text += fmt::format("{:<{}}  {:<{}}  {:>13}  {:>9}  {:>7.4f}  {:>14.1f}  {:>13.1f}  {:>5}  {:>12}{}\n",
                         run.name, name_width, run.schedule, schedule_width, metric_text(metric, run.test),
                         valid, run.cost.relative(measure.count), run.cost.gbitops_actual,
@@ -124,25 +123,14 @@ Json variant_of(const Json& run) {
   return variant;
 }
 
-RunCost cost_of_result(const Json& result) {
-  const double paper = result.at("gbitops").at("paper"), actual = result.at("gbitops").at("actual");
-  const double relative = result.at("relative_cost");
+RunCost cost_of(const RunResult& result) {
+  const double paper = result.gbitops_paper, actual = result.gbitops_actual, relative = result.relative_cost;
   return {.relative_paper = relative,
           .relative_actual = paper > 0 ? relative * actual / paper : relative,
           .gbitops_paper = paper,
           .gbitops_actual = actual,
-          .seconds = result.at("seconds")};
+          .seconds = result.seconds};
 }
-
-namespace {
-
-// Throws what JSON throws where a value is missing or of another type.
-void check_best(const Json& best) {
-  best.at("step").get<std::int64_t>();
-  if (const Json& test = best.at("test"); !test.is_null()) test.get<double>();
-}
-
-}  // namespace
 
 RunSummary read_run_summary(const std::filesystem::path& folder) {
   const RunPaths paths{folder};
@@ -153,34 +141,35 @@ RunSummary read_run_summary(const std::filesystem::path& folder) {
     throw UserError(fmt::format("{} is not finished; continue it with: lowtide train --resume {}",
                                 folder.string(), folder.string()));
   }
-  const Json run = read_run_file(paths.run()), result = read_run_file(paths.result());
+  const Json run = read_run_file(paths.run());
   if (run.value("format", Json()) != kRunFormat) {
     throw UserError(fmt::format("{}: run.json is of format {}; this program reads runs of format {}",
                                 folder.string(), run.value("format", Json()).dump(), kRunFormat));
   }
+  const RunResult result = read_run_result(paths.result());
+  find_metric(result.metric);
+  if (!result.test.metric)
+    throw UserError(fmt::format("{}: test is null, not a number", paths.result().string()));
   try {
-    find_metric(result.at("metric").get<std::string>());
-    if (const Json& valid = result.at("valid"); !valid.is_null()) valid.get<double>();
-    if (const Json best = result.value("best", Json()); !best.is_null()) check_best(best);
     const auto name = folder.has_filename() ? folder.filename() : folder.parent_path().filename();
     return {.folder = folder,
             .name = name.string(),
             .schedule = run.at("schedule"),
             .model = run.at("recipe").at("model"),
             .data = data_name(run.at("recipe")),
-            .metric = result.at("metric"),
+            .metric = result.metric,
             .seed = run.at("seed"),
-            .test = result.at("test"),
-            .valid = result.at("valid"),
-            .best = result.value("best", Json()),
+            .test = *result.test.metric,
+            .valid = result.valid,
+            .best = result.best,
             .data_dir = run.at("recipe").value("data-dir", ""),
             .variant = variant_of(run),
-            .cost = cost_of_result(result),
-            .eval_bits = result.at("eval_bits"),
-            .steps = result.at("steps")};
+            .cost = cost_of(result),
+            .eval_bits = result.eval_bits,
+            .steps = result.steps};
   } catch (const Json::exception& error) {
-    throw UserError(fmt::format("{}: run.json or result.json lacks a value or holds a wrong one ({})",
-                                folder.string(), json_reason(error)));
+    throw UserError(
+        fmt::format("{}: lacks a value or holds a wrong one ({})", paths.run().string(), json_reason(error)));
   }
 }
 
@@ -228,8 +217,8 @@ Json comparison_json(const std::vector<RunSummary>& runs, const CostMeasure& mea
                     {"steps", run.steps},
                     {"metric", run.metric},
                     {"test", run.test},
-                    {"valid", run.valid},
-                    {"best", run.best},
+                    {"valid", run.valid ? Json(*run.valid) : Json()},
+                    {"best", run.best ? to_json(*run.best) : Json()},
                     {"eval_bits", run.eval_bits},
                     {"relative_cost", run.cost.relative_paper},
                     {"relative_cost_actual", run.cost.relative_actual},

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lowtide/base/json.h"
 #include "lowtide/report/run_cost.h"
+#include "lowtide/train/run_result.h"
 
 namespace lowtide {
 
@@ -16,8 +18,8 @@ struct RunSummary {
   std::string name{}, schedule{}, model{}, data{}, metric{};  // data: the folder's name, or the format's
   std::uint64_t seed = 0;
   double test = 0;
-  Json valid{};  // null where nothing was held out
-  Json best{};   // of the best evaluation, where it was kept: step, valid, test
+  std::optional<double> valid{};          // nothing where no items were held out
+  std::optional<RunResult::Best> best{};  // evaluation, where it was kept
   std::string data_dir{};
   Json variant{};  // as variant_of gave it
   RunCost cost{};
@@ -30,8 +32,7 @@ struct RunSummary {
 // of the keys that it is made of. `run` is a run.json.
 Json variant_of(const Json& run);
 
-// What a result.json says of its run's cost.
-RunCost cost_of_result(const Json& result);
+RunCost cost_of(const RunResult& result);
 
 // UserError where the folder is not a run, is damaged, or is not finished.
 RunSummary read_run_summary(const std::filesystem::path& folder);

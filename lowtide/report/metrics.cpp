@@ -12,6 +12,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/io/file.h"
+#include "lowtide/train/metrics_line.h"
 
 namespace lowtide {
 namespace {
@@ -54,11 +55,11 @@ void read_line(simdjson::ondemand::document& document, Line& line) {
     const std::string_view key = field.unescaped_key();
     simdjson::ondemand::value value = field.value();
     const json_type type = value.type();
-    if (key == "split") {
+    if (key == kSplitKey) {
       line.split = value.get_string();
     } else if (is_drawable(type)) {
       line.fields.push_back({key, read_number(value, type)});
-      if (key == "step") line.has_step = type == json_type::number;
+      if (key == kStepKey) line.has_step = type == json_type::number;
     }
   }
   if (document.current_location().error() != simdjson::OUT_OF_BOUNDS)

@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <string_view>
+#include <optional>
 #include <system_error>
 
 #include "lowtide/base/error.h"
@@ -16,7 +15,9 @@
 #include "lowtide/report/landscape.h"
 #include "lowtide/schedule/runs.h"
 #include "lowtide/train/checkpoint_state.h"
+#include "lowtide/train/metrics_line.h"
 #include "lowtide/train/run_folder.h"
+#include "lowtide/train/run_result.h"
 
 namespace lowtide {
 namespace {
@@ -77,22 +78,18 @@ void add_part(Json& about, const std::string& key, Read read) {
   }
 }
 
-Json total_steps_of(const Json& run, const Json& result) {
+Json total_steps_of(const Json& run, const std::optional<RunResult>& result) {
   // Of a run that stopped early those that its schedule was laid over.
-  if (result.is_object() && result.contains("planned_steps")) return result.at("planned_steps");
-  if (result.is_object() && result.contains("steps")) return result.at("steps");
+  if (result) return result->planned_steps.value_or(result->steps);
   const std::int64_t asked = run.at("recipe").value("steps", std::int64_t{0});
   return asked > 0 ? Json(asked) : Json();
 }
 
 // The task's metric: what a line has beside the keys that all tasks share.
 std::string metric_name(const Json& result, const MetricsTable& train) {
-  if (result.is_object()) return result.at("metric");
-  constexpr std::array<std::string_view, 10> kShared{
-      "step",          "loss",           "lr",          "bits",   "grad_bits", "relative_cost",
-      "gbitops_paper", "gbitops_actual", "items_per_s", "seconds"};
+  if (result.is_object()) return run_result_from_json(result, "result.json").metric;
   for (const Column& column : train.columns) {
-    if (std::find(kShared.begin(), kShared.end(), column.name) == kShared.end()) return column.name;
+    if (!is_training_key(column.name)) return column.name;
   }
   return "accuracy";
 }
@@ -136,14 +133,6 @@ std::vector<ForwardRun> means(const std::vector<ForwardRun>& runs) {
   return result;
 }
 
-void check_result(const Json& result) {
-  if (!result.at("metric").is_string()) throw UserError("result.json: metric is not a name");
-  for (const char* key : {"test", "relative_cost", "seconds", "steps"}) {
-    if (!result.at(key).is_number() && !result.at(key).is_null())
-      throw UserError(fmt::format("result.json: {} is {}, not a number", key, result.at(key).dump()));
-  }
-}
-
 }  // namespace
 
 bool is_plain_file(const fs::path& path) {
@@ -160,14 +149,15 @@ bool is_plain_file(const fs::path& path) {
 
 Json read_run(const fs::path& folder) {
   const RunPaths paths{folder};
-  const Json run = read_plain(paths.run()), result = read_plain(paths.result());
+  const Json run = read_plain(paths.run()), whole_result = read_plain(paths.result());
   if (run.is_null()) throw UserError("run.json is missing");
   if (run.value("format", Json()) != kRunFormat) {
     throw UserError(fmt::format("run.json is of format {}; this program reads format {}",
                                 run.value("format", Json()).dump(), kRunFormat));
   }
+  std::optional<RunResult> result;
+  if (whole_result.is_object()) result = run_result_from_json(whole_result, "result.json");
   try {
-    if (result.is_object()) check_result(result);
     const std::string line = run.at("schedule");
     Json about{{"schedule", line},
                {"spec", describe_schedule(line)},
@@ -177,7 +167,7 @@ Json read_run(const fs::path& folder) {
                {"data_dir", run.at("recipe").value("data-dir", "")},
                {"variant", variant_of(run)},
                {"total_steps", total_steps_of(run, result)},
-               {"result", result}};
+               {"result", whole_result}};
     for (const char* key : {"program", "torch", "device", "threads", "started"})
       about[key] = run.value(key, Json());
     add_part(about, "layers", [&] { return layers_of(paths); });
@@ -185,7 +175,7 @@ Json read_run(const fs::path& folder) {
       add_part(about, "landscape", [&] { return read_landscape(landscape_path(folder)); });
     return about;
   } catch (const Json::exception& error) {
-    throw UserError(fmt::format("run.json or result.json is not of this format ({})", json_reason(error)));
+    throw UserError(fmt::format("run.json is not of this format ({})", json_reason(error)));
   }
 }
 

@@ -61,9 +61,8 @@ std::vector<SkippedFolder> left_out(const std::vector<Member>& all, const RunSca
 
 double value_of(const RunSummary& run, Judge judge) {
   if (judge == Judge::kTest) return run.test;
-  if (run.valid.is_null())
-    throw UserError(fmt::format("{}: no items were held out to judge by", run.folder.string()));
-  return run.valid.get<double>();
+  if (!run.valid) throw UserError(fmt::format("{}: no items were held out to judge by", run.folder.string()));
+  return *run.valid;
 }
 
 // The mean of n, from that of n - 1 and the last.
@@ -317,8 +316,8 @@ Analysis analyse(const Study& study, const RunScan& scan, Judge judge, const Cos
 }
 
 Judge judge_to_choose_by(const RunScan& scan) {
-  const bool held_out = std::none_of(scan.runs.begin(), scan.runs.end(),
-                                     [](const RunSummary& run) { return run.valid.is_null(); });
+  const bool held_out =
+      std::none_of(scan.runs.begin(), scan.runs.end(), [](const RunSummary& run) { return !run.valid; });
   return held_out ? Judge::kHeldOut : Judge::kTest;
 }
 

@@ -6,11 +6,11 @@
 #include <cmath>
 
 #include "lowtide/base/error.h"
-#include "lowtide/io/jsonl.h"
 #include "lowtide/report/comparison.h"
 #include "lowtide/study/bar_chart.h"
 #include "lowtide/study/folder.h"
 #include "lowtide/train/metric.h"
+#include "lowtide/train/metrics_line.h"
 
 namespace lowtide {
 namespace {
@@ -26,25 +26,27 @@ void check(const RangeTestOptions& options) {
     throw UserError(fmt::format("threshold is {}; expected above 0", options.threshold));
 }
 
-// The metric where training logs it, else the loss.
-std::string followed_key(const std::vector<Json>& lines, const std::string& metric) {
-  return !lines.empty() && lines[0].contains(metric) ? metric : "loss";
+// Lines of training alone.
+std::vector<LoggedLine> training_lines(const fs::path& file) {
+  std::vector<LoggedLine> lines = read_logged_lines(file);
+  std::erase_if(lines, [](const LoggedLine& line) { return !line.split.empty(); });
+  return lines;
 }
 
 RangeStep read_step(int bits, const MemberPaths& paths, std::string& key) {
   RangeStep step;
   step.bits = bits;
   const std::string metric = read_run_summary(paths.run.folder).metric;
-  std::vector<Json> lines = read_jsonl(paths.run.metrics()).lines;
-  std::erase_if(lines, [](const Json& line) { return line.contains("split"); });
-  key = followed_key(lines, metric);
-  if (lines.size() < 2 || !lines.front().value(key, Json()).is_number() ||
-      !lines.back().value(key, Json()).is_number()) {
-    throw UserError(fmt::format("{}: no two lines of training with {}", paths.run.metrics().string(), key));
+  const std::vector<LoggedLine> lines = training_lines(paths.run.metrics());
+  // The metric where training logs it, else the loss.
+  key = !lines.empty() && lines[0].figure(metric) ? metric : "loss";
+  if (lines.size() >= 2) {
+    step.first = lines.front().figure(key);
+    step.last = lines.back().figure(key);
   }
+  if (!step.first || !step.last)
+    throw UserError(fmt::format("{}: no two lines of training with {}", paths.run.metrics().string(), key));
   const Metric& direction = find_metric(key);
-  step.first = lines.front().at(key).get<double>();
-  step.last = lines.back().at(key).get<double>();
   step.gain = (direction.higher_is_better ? 1 : -1) * (*step.last - *step.first);
   if (!direction.is_fraction) step.gain /= std::abs(*step.first);
   return step;

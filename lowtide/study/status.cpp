@@ -7,12 +7,11 @@
 #include <limits>
 
 #include "lowtide/base/error.h"
-#include "lowtide/base/json_reason.h"
-#include "lowtide/io/jsonl.h"
 #include "lowtide/report/comparison.h"
 #include "lowtide/report/run_search.h"
 #include "lowtide/study/child.h"
 #include "lowtide/study/folder.h"
+#include "lowtide/train/metrics_line.h"
 #include "lowtide/train/progress.h"
 
 namespace lowtide {
@@ -44,13 +43,9 @@ std::string trimmed(std::string text) {
 // The last line of metrics, for how far it got and how long it took.
 void read_progress(MemberStatus& status, const RunPaths& run) {
   if (!file_exists(run.metrics())) return;
-  try {
-    for (const Json& line : read_jsonl(run.metrics()).lines) {
-      status.step = line.value("step", status.step);
-      status.seconds = line.value("seconds", status.seconds);
-    }
-  } catch (const Json::exception& error) {
-    throw UserError(fmt::format("its metrics are damaged ({})", json_reason(error)));
+  for (const LoggedLine& line : read_logged_lines(run.metrics())) {
+    status.step = line.step.value_or(status.step);
+    status.seconds = line.seconds.value_or(status.seconds);
   }
 }
 

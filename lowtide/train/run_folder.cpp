@@ -106,13 +106,9 @@ RunFolder RunFolder::resume(const fs::path& folder, std::int64_t step) {
   make_folders(paths.checkpoints());
   RunFolder result(folder, take_lock(paths));
   if (file_exists(paths.metrics())) {
-    truncate_jsonl(paths.metrics(), [&](const Json& line) {
-      const auto logged = line.find("step");
-      if (logged == line.end()) return true;
-      if (!logged->is_number_integer())
-        throw UserError(fmt::format("{}: a line's step is {}, not a whole number; the file is damaged",
-                                    paths.metrics().string(), logged->dump()));
-      return logged->get<std::int64_t>() <= step && !line.contains("final");
+    truncate_jsonl(paths.metrics(), [&](const Json& json) {
+      const LoggedLine line = logged_line(json, paths.metrics().string());
+      return !line.step || (*line.step <= step && !line.is_final);
     });
   }
   result.metrics_.emplace(paths.metrics());
@@ -130,19 +126,18 @@ void RunFolder::change_length(const TrainingOptions& training) {
   write_atomically(paths_.run(), run.dump(2) + "\n");
 }
 
-void RunFolder::log(const Json& line) {
+void RunFolder::append(const Json& line, Split split) {
   metrics_->append(line);
-  const std::int64_t step = line.at("step");
-  const std::string prefix = line.value("split", "train") + "/";
   for (const auto& [key, value] : line.items()) {
-    if (value.is_number() && key != "step") events_->scalar(prefix + key, value, step);
+    if (value.is_number() && key != kStepKey)
+      events_->scalar(fmt::format("{}/{}", split_name(split), key), value, line.at(kStepKey));
   }
   events_->flush();
 }
 
-void RunFolder::write_result(const Json& result) {
+void RunFolder::write_result(const RunResult& result) {
   metrics_->sync();
-  write_atomically(paths_.result(), result.dump(2) + "\n");
+  write_atomically(paths_.result(), to_json(result).dump(2) + "\n");
 }
 
 void RunFolder::keep_last_checkpoints(int count) const {

@@ -11,6 +11,8 @@
 #include "lowtide/io/jsonl.h"
 #include "lowtide/io/tensorboard.h"
 #include "lowtide/recipe/recipe.h"
+#include "lowtide/train/metrics_line.h"
+#include "lowtide/train/run_result.h"
 
 namespace lowtide {
 
@@ -63,14 +65,17 @@ class RunFolder {
   // The run gets the recipe's number of steps: what told its end is removed, run.json says the new length.
   void change_length(const TrainingOptions& training);
 
-  // One object a line; numbers also go to TensorBoard as PREFIX/KEY, where `split` gives the prefix.
-  void log(const Json& line);
+  // One object a line; numbers also go to TensorBoard as SPLIT/KEY.
+  void log(const TrainingLine& line) { append(to_json(line), Split::kTrain); }
+  void log(const EvaluationLine& line) { append(to_json(line), line.split); }
 
-  void write_result(const Json& result);
+  void write_result(const RunResult& result);
   void keep_last_checkpoints(int count) const;
 
  private:
   RunFolder(const std::filesystem::path& folder, FileDescriptor lock);
+
+  void append(const Json& line, Split split);
 
   RunPaths paths_;
   FileDescriptor lock_;

@@ -40,6 +40,8 @@ Json run_json(const Recipe& recipe, const ScheduleSpec& spec, const std::string&
           {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))}};
 }
 
+TestFigures figures_of(const Evaluation& test) { return {test.metric, test.loss, test.also}; }
+
 // A run keeps the engine that it began with, wherever it is resumed.
 Recipe with_engine_chosen(Recipe recipe) {
   recipe.precision.engine = choose_engine(recipe.precision.engine, recipe.running.device);
@@ -133,10 +135,8 @@ void Trainer::open_folder(const std::filesystem::path& folder, bool resume) {
   run_folder_ = RunFolder::resume(folder, step_);
   if (!stored.training.same_length(recipe_.training)) run_folder_->change_length(recipe_.training);
   if (is_best()) save_best();  // the process may have been killed between the two
-  for (const Json& line : read_jsonl(paths.metrics()).lines) {
-    if (const auto seconds = line.find("seconds"); seconds != line.end() && seconds->is_number())
-      seconds_before_ = *seconds;
-  }
+  for (const LoggedLine& line : read_logged_lines(paths.metrics()))
+    seconds_before_ = line.seconds.value_or(seconds_before_);
 }
 
 // The checkpoint was saved by a run of fewer steps, perhaps after its last, which is not evaluated as others are.
@@ -222,18 +222,17 @@ void Trainer::log_metrics() {
   const Totals since = read_sums();
   const ProgressLine line = line_of(since, seconds_between(last_log_, now));
   const BitOperations paper = ledger_.paper(), actual = ledger_.actual();
-  Json logged{{"step", step_},
-              {"loss", line.loss},
-              {"lr", line.rate},
-              {"bits", line.bits.forward},
-              {"grad_bits", line.bits.backward},
-              {"relative_cost", relative_cost(paper, ledger_.macs())},
-              {"gbitops_paper", gbitops(paper.total())},
-              {"gbitops_actual", gbitops(actual.total())},
-              {"items_per_s", line.items_per_second},
-              {"seconds", seconds()}};
-  if (line.metric) logged[task_->metric_name()] = *line.metric;
-  run_folder_->log(logged);
+  run_folder_->log(TrainingLine{.step = step_,
+                                .loss = line.loss,
+                                .rate = line.rate,
+                                .bits = line.bits,
+                                .relative_cost = relative_cost(paper, ledger_.macs()),
+                                .gbitops_paper = gbitops(paper.total()),
+                                .gbitops_actual = gbitops(actual.total()),
+                                .items_per_second = line.items_per_second,
+                                .seconds = seconds(),
+                                .metric_name = task_->metric_name(),
+                                .metric = line.metric});
   logged_ = logged_.plus(since, 1);
   sums_.loss.zero_();
   sums_.correct.zero_();
@@ -254,20 +253,19 @@ void Trainer::evaluate_if_due() {
 Evaluation Trainer::evaluate_and_log(Split split, bool is_final) {
   const Clock::time_point before = Clock::now();
   Evaluation evaluation = task_->evaluate(split, eval_bits_);
-  const std::string name = split == Split::kTest ? "test" : "valid";
   if (is_final || step_ < total_)  // the last step's is told as the final one
-    progress_.note(fmt::format("step {}  {} {} {}  loss {:.4f}  at {}", step_, name, metric_.name,
-                               metric_text(metric_, evaluation.metric), evaluation.loss,
+    progress_.note(fmt::format("step {}  {} {} {}  loss {:.4f}  at {}", step_, split_name(split),
+                               metric_.name, metric_text(metric_, evaluation.metric), evaluation.loss,
                                bits_name(eval_bits_.forward)));
-  Json line{{"step", step_},
-            {"split", name},
-            {task_->metric_name(), evaluation.metric},
-            {"loss", evaluation.loss},
-            {"bits", eval_bits_.forward},
-            {"seconds", seconds()}};
-  line.update(evaluation.also);
-  if (is_final) line["final"] = true;
-  run_folder_->log(line);
+  run_folder_->log(EvaluationLine{.step = step_,
+                                  .split = split,
+                                  .metric_name = task_->metric_name(),
+                                  .metric = evaluation.metric,
+                                  .loss = evaluation.loss,
+                                  .bits = eval_bits_.forward,
+                                  .seconds = seconds(),
+                                  .also = evaluation.also,
+                                  .is_final = is_final});
   const Clock::duration spent = Clock::now() - before;  // the images a second are those of training
   last_log_ += spent;
   last_shown_ += spent;
@@ -380,42 +378,37 @@ void Trainer::use_averaged_weights() {
   write_checkpoint(run_folder_->paths().averaged(), model_tensors(task_->model()), checkpoint_state());
 }
 
-Json Trainer::finish() {
+RunResult Trainer::finish() {
   progress_.finish();
   if (average_.count() > 0) use_averaged_weights();
-  Json valid;
+  std::optional<double> valid;
   if (task_->has(Split::kValid)) valid = evaluate_and_log(Split::kValid, /*is_final=*/true).metric;
-  const Evaluation test = evaluate_and_log(Split::kTest, /*is_final=*/true);
-  Json result{
-      {"metric", task_->metric_name()},
-      {"valid", valid},
-      {"test", test.metric},
-      {"test_loss", test.loss},
-      {"eval_bits", eval_bits_.forward},
-      {"relative_cost", relative_cost(ledger_.paper(), ledger_.macs())},
-      {"gbitops",
-       {{"paper", gbitops(ledger_.paper().total())}, {"actual", gbitops(ledger_.actual().total())}}},
-      {"bitops",
-       {{"paper", exact_json(ledger_.paper().total())}, {"actual", exact_json(ledger_.actual().total())}}},
-      {"averaged", average_.count()},
-      {"seconds", seconds()},
-      {"steps", step_}};
-  for (const auto& [name, value] : test.also.items()) result["test_" + name] = value;
-  if (const Json skipped = task_->skipped(); !skipped.empty()) result["skipped"] = skipped;
-  if (recipe_.training.patience > 0) {
-    result["stopped_early"] = step_ < total_;
-    result["planned_steps"] = total_;
-  }
-  if (best_) result["best"] = best_result();
+  const TestFigures test = figures_of(evaluate_and_log(Split::kTest, /*is_final=*/true));
+  const Count paper = ledger_.paper().total(), actual = ledger_.actual().total();
+  RunResult result{.metric = task_->metric_name(),
+                   .valid = valid,
+                   .test = test,
+                   .eval_bits = eval_bits_.forward,
+                   .relative_cost = relative_cost(ledger_.paper(), ledger_.macs()),
+                   .gbitops_paper = gbitops(paper),
+                   .gbitops_actual = gbitops(actual),
+                   .bitops = {{"paper", exact_json(paper)}, {"actual", exact_json(actual)}},
+                   .averaged = average_.count(),
+                   .seconds = seconds(),
+                   .steps = step_,
+                   .skipped = task_->skipped()};
+  if (recipe_.training.patience > 0) result.planned_steps = total_;
+  result.looks_for_best = best_.has_value();
+  if (best_) result.best = best_result();
   run_folder_->write_result(result);
   return result;
 }
 
 // The weights become those of the best evaluation. Without them (someone removed or replaced the file) their test is not
 // known.
-Json Trainer::best_result() {
-  if (best_->step() == 0) return nullptr;
-  Json best{{"step", best_->step()}, {"valid", best_->value()}, {"test", nullptr}, {"test_loss", nullptr}};
+std::optional<RunResult::Best> Trainer::best_result() {
+  if (best_->step() == 0) return std::nullopt;
+  RunResult::Best best{.step = best_->step(), .valid = best_->value()};
   const std::filesystem::path path = run_folder_->paths().best();
   if (!file_exists(path) || read_checkpoint_state(path).value("step", Json()) != best_->step()) {
     progress_.note(fmt::format("{} is not of step {}, which was the best: its test is not known",
@@ -423,10 +416,7 @@ Json Trainer::best_result() {
     return best;
   }
   read_checkpoint_tensors(path, model_tensors(task_->model()));
-  const Evaluation test = task_->evaluate(Split::kTest, eval_bits_);
-  best["test"] = test.metric;
-  best["test_loss"] = test.loss;
-  for (const auto& [name, value] : test.also.items()) best["test_" + name] = value;
+  best.test = figures_of(task_->evaluate(Split::kTest, eval_bits_));
   return best;
 }
 

@@ -22,7 +22,7 @@ namespace lowtide {
 struct TrainingEnd {
   int signal = 0;  // 0: the run is finished and this is its result
   std::int64_t step = 0;
-  Json result;
+  RunResult result;
 };
 
 // The training loop of one run. What it does in step t depends on the recipe and t alone, and all that it
@@ -68,8 +68,8 @@ class Trainer {
   void go_on_from_former_length();
   Json checkpoint_state() const;
   NamedTensors checkpoint_tensors() const;
-  Json finish();
-  Json best_result();
+  RunResult finish();
+  std::optional<RunResult::Best> best_result();
   void use_averaged_weights();
   bool due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
   // A closed loop's bits are known from the lines alone: so a line ends where they do.

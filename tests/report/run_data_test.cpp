@@ -108,7 +108,7 @@ TEST_F(RunData, DamageIsAReason) {
   write_atomically(paths_.result(), "{\"metric\": ");
   EXPECT_TRUE(contains(problem(), "result.json", "damaged"));
   write_atomically(paths_.result(), "{\"metric\": \"accuracy\"}");
-  EXPECT_TRUE(contains(problem(), "result.json", "not of this format"));
+  EXPECT_TRUE(contains(problem(), "result.json", "lacks 'test'"));
   write_run(folder_, {});
   edit(paths_.result(), [](Json& result) { result["test"] = "high"; });
   EXPECT_TRUE(contains(problem(), "result.json", "test", "not a number"));

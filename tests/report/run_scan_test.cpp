@@ -64,7 +64,7 @@ TEST(RunScan, NamesWhatItSkipsAndWhy) {
   EXPECT_EQ(scan.skipped.size(), 7u);
   EXPECT_TRUE(contains(reason_of(scan, root / "half"), "is not finished; continue it with"));
   EXPECT_EQ(reason_of(scan, root / "cut"), "result.json: is not valid JSON; the file is damaged");
-  EXPECT_TRUE(contains(reason_of(scan, root / "lacking"), "lacks a value"));
+  EXPECT_TRUE(contains(reason_of(scan, root / "lacking"), "result.json", "lacks 'test'"));
   EXPECT_TRUE(contains(reason_of(scan, root / "later"), "format 9"));
   EXPECT_TRUE(contains(reason_of(scan, root / "strange"), "unknown metric 'beauty'"));
   EXPECT_TRUE(contains(reason_of(scan, root / "foreign"), "not a run folder"));  // once, for all of it
@@ -192,7 +192,7 @@ TEST(Comparison, TellsTheBestFromTheLast) {
   RunSummary plain{.folder = "plain", .name = "plain", .metric = "accuracy"};
   RunSummary kept{.folder = "kept", .name = "kept", .metric = "accuracy"};
   kept.test = 0.5;
-  kept.best = {{"step", 120}, {"valid", 0.9}, {"test", 0.8125}};
+  kept.best = {.step = 120, .valid = 0.9, .test = {.metric = 0.8125}};
   EXPECT_FALSE(contains(comparison_text({plain}, {}), "best"));
   EXPECT_TRUE(contains(comparison_text({plain, kept}, {}), "test at best", " 50.00 % ", "81.25 % at 120"));
   const Json json = comparison_json({plain, kept}, {});
@@ -207,7 +207,7 @@ TEST(Comparison, ADamagedBestIsAReason) {
   Json result = read_run_file(root / "run/result.json");
   result["best"] = {{"step", "many"}, {"test", 0.5}};
   write_json(root / "run/result.json", result);
-  EXPECT_TRUE(contains(user_error([&] { read_run_summary(root / "run"); }), "a wrong one"));
+  EXPECT_TRUE(contains(user_error([&] { read_run_summary(root / "run"); }), "best: step is \"many\""));
 }
 
 TEST(Metric, KnowsDirections) {

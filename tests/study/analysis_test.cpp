@@ -302,7 +302,7 @@ TEST(Analysis, JudgedByHeldOutItemsWhereThereAreSome) {
   RunScan scan = runs_of(study, "accuracy", [](const Member&) { return 0.5; });
   EXPECT_EQ(judge_to_choose_by(scan), Judge::kHeldOut);
   EXPECT_NEAR(analyse(study, scan, Judge::kHeldOut).settings.at(0).mean, 0.25, kTolerance);
-  scan.runs[0].valid = nullptr;
+  scan.runs[0].valid = std::nullopt;
   EXPECT_EQ(judge_to_choose_by(scan), Judge::kTest);
   EXPECT_TRUE(contains(user_error([&] { analyse(study, scan, Judge::kHeldOut); }), "held out"));
 }

@@ -173,7 +173,7 @@ TEST(StudyStatus, DamagedFilesAreToldNotThrown) {
   EXPECT_EQ(status[0].state, MemberState::kFailed);
   EXPECT_TRUE(contains(status[0].note, "damaged"));
   EXPECT_EQ(status[1].state, MemberState::kFailed);
-  EXPECT_TRUE(contains(status[1].note, "metrics are damaged"));
+  EXPECT_TRUE(contains(status[1].note, "metrics.jsonl", "damaged"));
 }
 
 Study small_study() {

@@ -27,7 +27,7 @@ class Nodes : public testing::TestWithParam<Variant> {
   }
 
   Json train(const std::string& name, bool resume = false) {
-    return Trainer(recipe_, "test").run(folder_ / name, resume).result;
+    return to_json(Trainer(recipe_, "test").run(folder_ / name, resume).result);
   }
   std::string last_checkpoint(const std::string& name) {
     return file_bytes(RunPaths{folder_ / name}.checkpoint(recipe_.training.steps));

@@ -13,7 +13,7 @@ namespace lowtide {
 namespace fs = std::filesystem;
 
 Json train(const Recipe& recipe, const fs::path& folder, bool resume) {
-  return Trainer(recipe, "test").run(folder, resume).result;
+  return to_json(Trainer(recipe, "test").run(folder, resume).result);
 }
 
 std::string last_checkpoint(const Recipe& recipe, const fs::path& folder) {

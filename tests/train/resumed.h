@@ -9,7 +9,7 @@
 
 namespace lowtide {
 
-// Trains to the end and returns the result.
+// Trains to the end and returns the result, as its file has it.
 Json train(const Recipe& recipe, const std::filesystem::path& folder, bool resume = false);
 
 std::string last_checkpoint(const Recipe& recipe, const std::filesystem::path& folder);

@@ -11,6 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+TrainingLine line(std::int64_t step, double loss) { return {.step = step, .loss = loss}; }
+
 class RunFolders : public testing::Test {
  protected:
   std::vector<std::int64_t> logged_steps() const {
@@ -22,7 +24,7 @@ class RunFolders : public testing::Test {
   // A run of five lines that nobody writes to any more.
   void make_finished_run() {
     RunFolder run = RunFolder::create(paths_.folder, kRun);
-    for (const int step : {10, 20, 30, 40, 50}) run.log({{"step", step}, {"loss", 1.0 / step}});
+    for (const int step : {10, 20, 30, 40, 50}) run.log(line(step, 1.0 / step));
   }
 
   void make_checkpoint(const std::string& name) { write_atomically(paths_.checkpoints() / name, "x"); }
@@ -37,11 +39,14 @@ TEST_F(RunFolders, CreateWritesRunJsonAndOpensTheRest) {
   EXPECT_EQ(run.paths().folder, paths_.folder);
   EXPECT_EQ(read_run_file(paths_.run()), kRun);
   EXPECT_TRUE(fs::is_directory(paths_.checkpoints()));
-  run.log({{"step", 1}, {"split", "train"}, {"loss", 0.5}, {"note", "text"}});
+  const EvaluationLine evaluation{.step = 1, .split = Split::kTest, .metric_name = "accuracy", .metric = 0.5};
+  run.log(line(1, 0.5));
+  run.log(evaluation);
   EXPECT_EQ(read_jsonl(paths_.metrics()).lines,
-            (std::vector<Json>{{{"step", 1}, {"split", "train"}, {"loss", 0.5}, {"note", "text"}}}));
-  run.write_result({{"test", 0.9}});
-  EXPECT_EQ(read_run_file(paths_.result()), (Json{{"test", 0.9}}));
+            (std::vector<Json>{to_json(line(1, 0.5)), to_json(evaluation)}));
+  const RunResult result{.metric = "accuracy", .test = {.metric = 0.9}};
+  run.write_result(result);
+  EXPECT_EQ(read_run_file(paths_.result()), to_json(result));
 }
 
 TEST_F(RunFolders, CreateRefusesAFolderThatHoldsARun) {
@@ -54,7 +59,7 @@ TEST_F(RunFolders, CreateRefusesAFolderThatHoldsARun) {
 TEST_F(RunFolders, CreateTakesThePlaceOfAStartThatFailed) {
   { const RunFolder failed = RunFolder::create(paths_.folder, {{"format", 1}, {"recipe", {{"lr", 1e30}}}}); }
   EXPECT_FALSE(has_begun(paths_));
-  { RunFolder::create(paths_.folder, kRun).log({{"step", 1}, {"loss", 0.5}}); }
+  { RunFolder::create(paths_.folder, kRun).log(line(1, 0.5)); }
   EXPECT_EQ(read_run_file(paths_.run()), kRun);
   EXPECT_TRUE(has_begun(paths_));
   EXPECT_TRUE(contains(user_error([&] { RunFolder::create(paths_.folder, kRun); }), "holds a run already"));
@@ -81,7 +86,7 @@ TEST_F(RunFolders, ResumeDropsWhatWasLoggedLater) {
   {
     RunFolder run = RunFolder::resume(paths_.folder, 30);
     EXPECT_EQ(logged_steps(), (std::vector<std::int64_t>{10, 20, 30}));
-    run.log({{"step", 40}, {"loss", 7}});
+    run.log(line(40, 7));
   }
   EXPECT_EQ(logged_steps(), (std::vector<std::int64_t>{10, 20, 30, 40}));
   EXPECT_EQ(read_jsonl(paths_.metrics()).lines.back().at("loss"), 7);
@@ -95,7 +100,7 @@ TEST_F(RunFolders, ResumeCutsAnUnfinishedLine) {
     write_all(file, bytes_of("{\"step\": 60, \"lo"), paths_.metrics());
   }
   RunFolder run = RunFolder::resume(paths_.folder, 50);
-  run.log({{"step", 60}, {"loss", 1}});
+  run.log(line(60, 1));
   EXPECT_EQ(logged_steps(), (std::vector<std::int64_t>{10, 20, 30, 40, 50, 60}));
 }
 
@@ -120,7 +125,7 @@ TEST_F(RunFolders, ASecondWriterIsRefused) {
 
 TEST_F(RunFolders, ARefusedWriterLeavesTheMetricsAlone) {
   RunFolder first = RunFolder::create(paths_.folder, kRun);
-  first.log({{"step", 10}});
+  first.log(line(10, 1));
   EXPECT_THROW(RunFolder::resume(paths_.folder, 0), UserError);
   EXPECT_EQ(logged_steps(), (std::vector<std::int64_t>{10}));
 }

@@ -1,0 +1,67 @@
+#include "lowtide/train/metrics_line.h"
+
+#include <fmt/format.h>
+
+#include "lowtide/base/error.h"
+#include "lowtide/io/jsonl.h"
+
+namespace lowtide {
+
+Json to_json(const TrainingLine& line) {
+  Json json{{kStepKey, line.step},
+            {"loss", line.loss},
+            {"lr", line.rate},
+            {"bits", line.bits.forward},
+            {"grad_bits", line.bits.backward},
+            {"relative_cost", line.relative_cost},
+            {"gbitops_paper", line.gbitops_paper},
+            {"gbitops_actual", line.gbitops_actual},
+            {"items_per_s", line.items_per_second},
+            {"seconds", line.seconds}};
+  if (line.metric) json[line.metric_name] = *line.metric;
+  return json;
+}
+
+Json to_json(const EvaluationLine& line) {
+  Json json{{kStepKey, line.step},
+            {kSplitKey, split_name(line.split)},
+            {line.metric_name, line.metric},
+            {"loss", line.loss},
+            {"bits", line.bits},
+            {"seconds", line.seconds}};
+  json.update(line.also);
+  if (line.is_final) json["final"] = true;
+  return json;
+}
+
+bool is_training_key(const std::string& key) {
+  static const Json keys = to_json(TrainingLine{});
+  return keys.contains(key);
+}
+
+std::optional<double> LoggedLine::figure(const std::string& key) const {
+  const auto found = values.find(key);
+  return found != values.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+}
+
+LoggedLine logged_line(const Json& json, const std::string& name) {
+  LoggedLine line{.values = json};
+  if (const auto step = json.find(kStepKey); step != json.end()) {
+    if (!step->is_number_integer())
+      throw UserError(fmt::format("{}: a line's step is {}, not a whole number; the file is damaged", name,
+                                  step->dump()));
+    line.step = step->get<std::int64_t>();
+  }
+  if (const auto split = json.find(kSplitKey); split != json.end() && split->is_string()) line.split = *split;
+  line.seconds = line.figure("seconds");
+  line.is_final = json.contains("final");
+  return line;
+}
+
+std::vector<LoggedLine> read_logged_lines(const std::filesystem::path& file) {
+  std::vector<LoggedLine> lines;
+  for (const Json& line : read_jsonl(file).lines) lines.push_back(logged_line(line, file.string()));
+  return lines;
+}
+
+}  // namespace lowtide

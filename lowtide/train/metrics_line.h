@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lowtide/base/json.h"
+#include "lowtide/data/split.h"
+#include "lowtide/schedule/bits.h"
+
+// The lines of metrics.jsonl, whose contract is docs/run-folder.md.
+
+namespace lowtide {
+
+// In every line; and in those of evaluations alone.
+constexpr const char *kStepKey = "step", *kSplitKey = "split";
+
+// Of training, over the steps since the line before.
+struct TrainingLine {
+  std::int64_t step = 0;  // steps done
+  double loss = 0;
+  double rate = 0;  // of the last step, as the bits are
+  Bits bits{};
+  double relative_cost = 0, gbitops_paper = 0, gbitops_actual = 0;  // of the run so far
+  double items_per_second = 0;
+  double seconds = 0;  // of the run so far
+  std::string metric_name{};
+  std::optional<double> metric{};
+};
+
+// Of an evaluation.
+struct EvaluationLine {
+  std::int64_t step = 0;
+  Split split = Split::kValid;
+  std::string metric_name{};
+  double metric = 0, loss = 0;
+  int bits = 0;
+  double seconds = 0;
+  Json also = Json::object();  // further figures, by name
+  bool is_final = false;       // after the last step
+};
+
+Json to_json(const TrainingLine& line);
+Json to_json(const EvaluationLine& line);
+
+// Whether a line of training has this key whatever its task: any other is the task's metric.
+bool is_training_key(const std::string& key);
+
+// A line that was read, also one of another program: what it lacks is not there, and what is unknown is among the figures.
+struct LoggedLine {
+  std::optional<std::int64_t> step{};
+  std::string split{};  // empty: of training
+  std::optional<double> seconds{};
+  bool is_final = false;
+  Json values{};  // all of them, by key
+
+  std::optional<double> figure(const std::string& key) const;
+};
+
+// UserError, beginning with `name`, for a step that is not a whole number.
+LoggedLine logged_line(const Json& json, const std::string& name);
+std::vector<LoggedLine> read_logged_lines(const std::filesystem::path& file);
+
+}  // namespace lowtide
