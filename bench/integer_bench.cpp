@@ -85,8 +85,8 @@ cpu::ChannelMap channel_map() {
   return {std::vector<float>(16, 0.1f), std::vector<float>(16, 0.9f), std::vector<float>(16, 0.2f), true};
 }
 
-void count_bytes(benchmark::State& state, std::int64_t bytes_an_element) {
-  state.SetBytesProcessed(state.iterations() * 128 * 16 * 32 * 32 * bytes_an_element);
+void count_bytes(benchmark::State& state, std::int64_t bytes_per_element) {
+  state.SetBytesProcessed(state.iterations() * 128 * 16 * 32 * 32 * bytes_per_element);
 }
 
 void statistics(benchmark::State& state) {

@@ -12,8 +12,8 @@ torch::Tensor activation() {
   return torch::randn({128, 16, 32, 32}).contiguous(torch::MemoryFormat::ChannelsLast);
 }
 
-void count_bytes(benchmark::State& state, const torch::Tensor& x, std::int64_t bytes_an_element) {
-  state.SetBytesProcessed(state.iterations() * x.numel() * bytes_an_element);
+void count_bytes(benchmark::State& state, const torch::Tensor& x, std::int64_t bytes_per_element) {
+  state.SetBytesProcessed(state.iterations() * x.numel() * bytes_per_element);
 }
 
 void range(benchmark::State& state) {

@@ -20,25 +20,25 @@ int cost_command(int argc, char** argv) {
   check(recipe);
   const TaskShape shape = shape_of_task(recipe);
   const ScheduleSpec spec = schedule_of(recipe.precision);
-  const std::int64_t steps = total_steps(recipe.training, shape.steps_an_epoch);
+  const std::int64_t steps = total_steps(recipe.training, shape.steps_per_epoch);
   const ScheduleSummary summary = summarise(spec, steps);
   constexpr std::int64_t kMostItems = std::int64_t{1} << 56;  // of the ledger
-  if (shape.items_a_step > kMostItems / steps) {
+  if (shape.items_per_step > kMostItems / steps) {
     throw UserError(fmt::format("{} steps of {} are more than can be counted; expected at most {} in all",
-                                steps, shape.items_a_step, kMostItems));
+                                steps, shape.items_per_step, kMostItems));
   }
   Ledger ledger;
   for (const Ledger::Layer& layer : shape.layers) ledger.add_layer(layer.name, layer.macs, layer.precision);
   Ledger at_peak = ledger;
-  for (const BitRun& run : summary.runs) ledger.add(run.bits, run.count * shape.items_a_step);
-  at_peak.add(peak_bits(spec), steps * shape.items_a_step);
+  for (const BitRun& run : summary.runs) ledger.add(run.bits, run.count * shape.items_per_step);
+  at_peak.add(peak_bits(spec), steps * shape.items_per_step);
   const double actual_cost = relative_cost(ledger.actual(), ledger.macs());
   const double actual_saving = 1 - actual_cost / relative_cost(at_peak.actual(), ledger.macs());
   if (json) {
     fmt::print("{}\n", Json{{"model", recipe.model.name},
                             {"schedule", to_string(spec)},
                             {"steps", steps},
-                            {"items_a_step", shape.items_a_step},
+                            {"items_a_step", shape.items_per_step},
                             {"relative_cost", summary.relative_cost},
                             {"relative_cost_actual", actual_cost},
                             {"saving", summary.saving},
@@ -49,8 +49,8 @@ int cost_command(int argc, char** argv) {
                            .dump(2));
     return 0;
   }
-  fmt::print("{}, {}, {} steps of {}\n\n{}\n", recipe.model.name, to_string(spec), steps, shape.items_a_step,
-             ledger.format_table());
+  fmt::print("{}, {}, {} steps of {}\n\n{}\n", recipe.model.name, to_string(spec), steps,
+             shape.items_per_step, ledger.format_table());
   const std::string against = static_line(peak_bits(spec));
   fmt::print("actual  cost {:.4f} of fp32, saving {:.2f} % against {}: each layer at the bits it runs at\n",
              actual_cost, 100 * actual_saving, against);

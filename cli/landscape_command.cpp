@@ -94,8 +94,8 @@ Trained find_trained(const fs::path& given) {
       throw UserError(fmt::format("{}: not a run folder: it has no run.json", given.string()));
     return {run, last_weights(run)};
   }
-  const fs::path beside = fs::absolute(given).parent_path();
-  for (const fs::path& folder : {beside.parent_path(), beside}) {
+  const fs::path parent = fs::absolute(given).parent_path();
+  for (const fs::path& folder : {parent.parent_path(), parent}) {
     if (file_exists(RunPaths{folder}.run())) return {RunPaths{folder}, given};
   }
   throw UserError(fmt::format(

@@ -169,7 +169,7 @@ int predict_command(int argc, char** argv) {
     if (arguments.json) {
       all.push_back(to_json(file, found, detector.classes()));
     } else {
-      print(beside_output(arguments.out), file, found, detector.classes());
+      print(message_stream(arguments.out), file, found, detector.classes());
     }
     if (arguments.out.empty()) continue;
     draw(image, found, detector.classes());
@@ -181,7 +181,7 @@ int predict_command(int argc, char** argv) {
     const std::vector<std::byte> png = encode_rgb_png(image);
     write_output(out, text_of(png));
   }
-  if (arguments.json) fmt::print(beside_output(arguments.out), "{}\n", all.dump(2));
+  if (arguments.json) fmt::print(message_stream(arguments.out), "{}\n", all.dump(2));
   return 0;
 }
 

@@ -51,7 +51,7 @@ void apply(Recipe recipe, int lowest, const std::string& file) {
   recipe.precision.bits = fmt::format("{}:{}", lowest, highest);
   check(recipe);
   write_output(file, to_toml(recipe));
-  fmt::print(beside_output(file), "wrote {}, with bits = \"{}\"\n", file, recipe.precision.bits);
+  fmt::print(message_stream(file), "wrote {}, with bits = \"{}\"\n", file, recipe.precision.bits);
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ int range_test_command(int argc, char** argv) {
   const RunnerEnd end = run_members(all, place.path(), runner);
   if (end.signal != 0) return 128 + end.signal;
   const RangeTest test = read_range_test(all, place.path(), options, end.failed);
-  fmt::print(beside_output(file), "{}",
+  fmt::print(message_stream(file), "{}",
              json ? to_json(test).dump(2) + "\n" : "\n" + to_text(test, terminal_charset()));
   if (!test.lowest) throw UserError("the range test found no bits at which training moves");
   if (!file.empty()) apply(recipe, *test.lowest, file);

@@ -28,7 +28,7 @@ int report_command(int argc, char** argv) {
   const ReportOutcome outcome = write_report(folders, html, program_version(), measure);
   for (const auto& [folder, reason] : outcome.skipped)
     fmt::print(stderr, "skipped {}: {}\n", folder.string(), reason);
-  fmt::print(beside_output(html), "{}: {} run{}, {:.1f} MB\n", html.string(), outcome.runs,
+  fmt::print(message_stream(html), "{}: {} run{}, {:.1f} MB\n", html.string(), outcome.runs,
              outcome.runs == 1 ? "" : "s", static_cast<double>(outcome.bytes) / 1e6);
   return 0;
 }

@@ -20,7 +20,7 @@ std::int64_t steps_of(const Recipe& recipe, std::string* assumed) {
         fmt::format("how many steps {} epochs are cannot be told without the data (say --steps): {}",
                     recipe.training.epochs, shape.assumed));
   }
-  return total_steps(recipe.training, shape.steps_an_epoch);
+  return total_steps(recipe.training, shape.steps_per_epoch);
 }
 
 void print_line(const std::string& line) { print_or_drop(line + "\n"); }

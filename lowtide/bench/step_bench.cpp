@@ -87,7 +87,7 @@ class TaskCandidate final : public Candidate {
   TaskCandidate(const Recipe& recipe, Bits bits) : task_(make_task_or_drawn(recipe, assumed_)) {
     prepare(recipe, bits);
   }
-  std::int64_t items() const override { return task_->items_a_step(); }
+  std::int64_t items() const override { return task_->items_per_step(); }
   std::string item_name() const override { return task_->item_name(); }
   std::string data() const override { return assumed_.empty() ? task_->describe() : assumed_; }
 

@@ -38,7 +38,7 @@ void write_output(const std::filesystem::path& path, std::string_view text) {
   write_output(path, [&](FileWriter& writer) { writer.write(text); });
 }
 
-std::FILE* beside_output(const std::filesystem::path& path) {
+std::FILE* message_stream(const std::filesystem::path& path) {
   return is_standard_output(path) ? stderr : stdout;
 }
 

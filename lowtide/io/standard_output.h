@@ -16,7 +16,7 @@ void write_output(const std::filesystem::path& path, const std::function<void(Fi
 void write_output(const std::filesystem::path& path, std::string_view text);
 
 // Where the rest of what a command says goes, so that it is not in the middle of that file.
-std::FILE* beside_output(const std::filesystem::path& path);
+std::FILE* message_stream(const std::filesystem::path& path);
 
 // For work of hours, which nobody need watch: what cannot be printed does not stop it. Once the reader has gone (with
 // SIGPIPE ignored), or if there never was one, nothing more is printed; any other failure is in standard_output_error().

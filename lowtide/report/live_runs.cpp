@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Several pages may ask: the folder is looked at as often as one would.
-constexpr std::chrono::milliseconds kLookEvery{250};
+constexpr std::chrono::milliseconds kRefreshEvery{250};
 
 // Whether the path, with every link in it resolved, still lies in the folder.
 bool lies_in(const fs::path& root, const fs::path& path) {
@@ -31,7 +31,7 @@ bool lies_in(const fs::path& root, const fs::path& path) {
 
 LiveRuns::LiveRuns(const fs::path& root) : root_(fs::weakly_canonical(root)) {
   const std::lock_guard lock(mutex_);
-  look();
+  refresh();
 }
 
 LiveRuns::Stamp LiveRuns::stamp(const fs::path& path) {
@@ -65,7 +65,7 @@ void LiveRuns::read_new_lines(const fs::path& folder, Run& run, const Stamp& bef
   run.progress["lines"] = known + added.train().rows;
 }
 
-void LiveRuns::look_at(const fs::path& folder) {
+void LiveRuns::refresh_run(const fs::path& folder) {
   Run& run = runs_[folder];
   if (run.id == 0) run.id = ++next_id_;
   std::vector<Stamp> files = stamps(folder);
@@ -85,10 +85,10 @@ void LiveRuns::look_at(const fs::path& folder) {
   run.lines = lines;
 }
 
-void LiveRuns::look() {
+void LiveRuns::refresh() {
   const auto now = std::chrono::steady_clock::now();
-  if (looked_ && now - *looked_ < kLookEvery) return;
-  looked_ = now;
+  if (refreshed_ && now - *refreshed_ < kRefreshEvery) return;
+  refreshed_ = now;
   FoundRuns scan;
   try {
     scan = search_runs(root_);
@@ -97,7 +97,7 @@ void LiveRuns::look() {
   }
   const std::set<fs::path> there(scan.runs.begin(), scan.runs.end());
   std::erase_if(runs_, [&](const auto& run) { return !there.contains(run.first); });
-  for (const fs::path& folder : scan.runs) look_at(folder);
+  for (const fs::path& folder : scan.runs) refresh_run(folder);
   foreign_ = std::move(scan.skipped);
   ++revision_;
 }
@@ -116,7 +116,7 @@ Json LiveRuns::entry(const fs::path& folder, const Run& run) const {
 
 Json LiveRuns::changes(std::uint64_t since) {
   const std::lock_guard lock(mutex_);
-  look();
+  refresh();
   std::vector<SkippedFolder> skipped = foreign_;
   ScheduleRuns schedules;
   Json ids = Json::array(), changed = Json::array();

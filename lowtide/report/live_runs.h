@@ -53,8 +53,8 @@ class LiveRuns {
 
   static Stamp stamp(const std::filesystem::path& path);
   static std::vector<Stamp> stamps(const std::filesystem::path& folder);
-  void look();
-  void look_at(const std::filesystem::path& folder);
+  void refresh();
+  void refresh_run(const std::filesystem::path& folder);
   static void read_new_lines(const std::filesystem::path& folder, Run& run, const Stamp& before,
                              const Stamp& now);
   Json entry(const std::filesystem::path& folder, const Run& run) const;
@@ -65,7 +65,7 @@ class LiveRuns {
   std::vector<SkippedFolder> foreign_;
   std::uint64_t revision_ = 0;
   std::uint64_t next_id_ = 0;
-  std::optional<std::chrono::steady_clock::time_point> looked_;
+  std::optional<std::chrono::steady_clock::time_point> refreshed_;
 };
 
 }  // namespace lowtide

@@ -40,9 +40,9 @@ class CyclicBits final : public Schedule {
     const auto is_same = [&](std::int64_t later) {
       return position(later, cycles_, total_steps_).cycle == cycle && at(later) == bits;
     };
-    std::int64_t reach = 1;
-    while (reach < total_steps_ - step && is_same(step + reach)) reach *= 2;
-    std::int64_t same = step + reach / 2, other = std::min(step + reach, total_steps_);
+    std::int64_t distance = 1;
+    while (distance < total_steps_ - step && is_same(step + distance)) distance *= 2;
+    std::int64_t same = step + distance / 2, other = std::min(step + distance, total_steps_);
     while (other - same > 1) {
       const std::int64_t middle = same + (other - same) / 2;
       (is_same(middle) ? same : other) = middle;

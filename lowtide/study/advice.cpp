@@ -89,7 +89,7 @@ class Adviser {
           "training ({} {}), "
           "so quantisation starts after it.",
           percent, study.metric->name, metric_difference(*study.metric, study.period->difference)));
-      mind_differences(study.study.recipe, "critical-period study");
+      note_differences(study.study.recipe, "critical-period study");
       delay_percent_ = std::max(delay_percent_, percent);
     }
     if (delay_percent_ >= 100) {
@@ -101,7 +101,7 @@ class Adviser {
   }
 
   // Says in what a study was measured with another recipe than the one that is asked about.
-  void mind_differences(const Recipe& measured, const char* study);
+  void note_differences(const Recipe& measured, const char* study);
   std::optional<Candidate> by_measurement();
   const Setting* choose(const Analysis& suite, const std::vector<const Setting*>& settings);
   Candidate by_rule();
@@ -154,7 +154,7 @@ const Setting* cheapest_as_good(const Analysis& suite, std::vector<const Setting
   return settings.empty() ? nullptr : cheapest_of(settings);
 }
 
-void Adviser::mind_differences(const Recipe& measured, const char* study) {
+void Adviser::note_differences(const Recipe& measured, const char* study) {
   const Recipe& asked = request_.recipe;
   if (measured.model.name != asked.model.name || measured.data.format != asked.data.format ||
       measured.data.dir != asked.data.dir) {
@@ -185,7 +185,7 @@ std::optional<Candidate> Adviser::by_measurement() {
       continue;
     }
     const Setting* chosen = choose(suite, settings);
-    mind_differences(suite.study.recipe, "suite");
+    note_differences(suite.study.recipe, "suite");
     return candidate(chosen->schedule);
   }
   return std::nullopt;

@@ -72,7 +72,7 @@ MemberStatus status_of(const Member& member, const fs::path& folder) {
   return status;
 }
 
-double seconds_a_step(const std::vector<MemberStatus>& members, bool finished) {
+double seconds_per_step(const std::vector<MemberStatus>& members, bool finished) {
   double seconds = 0, steps = 0;
   for (const MemberStatus& member : members) {
     if ((member.state == MemberState::kDone) != finished || member.state == MemberState::kFailed) continue;
@@ -108,8 +108,8 @@ double seconds_left(const std::vector<MemberStatus>& members, int at_once) {
     ++unfinished;
   }
   if (unfinished == 0) return 0;
-  const double by_finished = seconds_a_step(members, true);
-  const double rate = std::isfinite(by_finished) ? by_finished : seconds_a_step(members, false);
+  const double by_finished = seconds_per_step(members, true);
+  const double rate = std::isfinite(by_finished) ? by_finished : seconds_per_step(members, false);
   return steps * rate / static_cast<double>(std::clamp<std::int64_t>(at_once, 1, unfinished));
 }
 

@@ -58,7 +58,7 @@ Json ObjectDetection::skipped() const {
   return {{"train", train_->damaged().size()}, {"test", test_->damaged().size()}};
 }
 
-double ObjectDetection::steps_an_epoch() const {
+double ObjectDetection::steps_per_epoch() const {
   return static_cast<double>(split_.train.size()) / static_cast<double>(recipe_.training.batch);
 }
 

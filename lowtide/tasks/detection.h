@@ -20,8 +20,8 @@ class ObjectDetection final : public Task {
   std::string describe() const override;
   torch::nn::Module& model() override { return *model_; }
   Execution& execution() override { return *execution_; }
-  double steps_an_epoch() const override;
-  std::int64_t items_a_step() const override { return recipe_.training.batch; }
+  double steps_per_epoch() const override;
+  std::int64_t items_per_step() const override { return recipe_.training.batch; }
   void complete(Recipe& recipe) const override { recipe.data.classes = recipe_.data.classes; }
   Json skipped() const override;
   std::vector<Ledger::Layer> layers() override { return layers_; }

@@ -77,8 +77,8 @@ TaskShape shape_of_detection(const Recipe& recipe) {
     shape.assumed =
         fmt::format("{}; counted for VOC 2012: {} training images", missing.what(), kPublishedImages);
   }
-  shape.items_a_step = recipe.training.batch;
-  shape.steps_an_epoch =
+  shape.items_per_step = recipe.training.batch;
+  shape.steps_per_epoch =
       static_cast<double>(images - recipe.data.validation) / static_cast<double>(recipe.training.batch);
   const auto execution = make_execution(recipe);
   const auto model = make_detector(untrained, execution);

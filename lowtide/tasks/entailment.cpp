@@ -42,9 +42,9 @@ BertConfig config_of(const Recipe& recipe) {
 
 WordPiece pieces_of(const Recipe& recipe) {
   if (!recipe.data.vocabulary.empty()) return open_wordpiece(recipe.data.vocabulary, recipe.data.lower_case);
-  const fs::path beside = fs::path(recipe.model.weights) / "vocab.txt";
-  if (has_weights_folder(recipe.model) && fs::exists(beside))
-    return open_wordpiece(beside, recipe.data.lower_case);
+  const fs::path vocabulary = fs::path(recipe.model.weights) / "vocab.txt";
+  if (has_weights_folder(recipe.model) && fs::exists(vocabulary))
+    return open_wordpiece(vocabulary, recipe.data.lower_case);
   throw UserError("vocabulary is empty; expected a WordPiece file (--vocabulary vocab.txt)");
 }
 

@@ -23,8 +23,8 @@ class Entailment final : public Task {
   std::string describe() const override { return description_; }
   torch::nn::Module& model() override { return *model_; }
   Execution& execution() override { return *execution_; }
-  double steps_an_epoch() const override { return static_cast<double>(sampler_->batches_per_epoch()); }
-  std::int64_t items_a_step() const override { return recipe_.training.batch; }
+  double steps_per_epoch() const override { return static_cast<double>(sampler_->batches_per_epoch()); }
+  std::int64_t items_per_step() const override { return recipe_.training.batch; }
   void complete(Recipe& recipe) const override { recipe.data.classes = recipe_.data.classes; }
   std::vector<Ledger::Layer> layers() override { return layers_; }
   StepResult train_step() override;

@@ -16,10 +16,10 @@ class ImageClassification final : public Task {
   std::string describe() const override;
   torch::nn::Module& model() override { return *model_; }
   Execution& execution() override { return *execution_; }
-  double steps_an_epoch() const override {
+  double steps_per_epoch() const override {
     return static_cast<double>(split_.train.size()) / static_cast<double>(recipe_.training.batch);
   }
-  std::int64_t items_a_step() const override { return recipe_.training.batch; }
+  std::int64_t items_per_step() const override { return recipe_.training.batch; }
   Json skipped() const override;
   std::vector<Ledger::Layer> layers() override;
   StepResult train_step() override;

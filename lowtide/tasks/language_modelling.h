@@ -21,8 +21,8 @@ class LanguageModelling final : public Task {
   std::string describe() const override { return corpus_.describe(); }
   torch::nn::Module& model() override { return *model_; }
   Execution& execution() override { return *execution_; }
-  double steps_an_epoch() const override { return static_cast<double>(batches_.windows_per_epoch()); }
-  std::int64_t items_a_step() const override { return batch_ * length_; }
+  double steps_per_epoch() const override { return static_cast<double>(batches_.windows_per_epoch()); }
+  std::int64_t items_per_step() const override { return batch_ * length_; }
   std::vector<Ledger::Layer> layers() override { return layers_; }
   StepResult train_step() override;
   std::optional<double> training_metric(double loss, double correct) const override;

@@ -47,13 +47,13 @@ NodeClassification::NodeClassification(const Recipe& recipe, Graph graph)
   layers_ = measure_layers(*model_, *execution_, batch.items, [&] { scores_of(batch); });
 }
 
-double NodeClassification::steps_an_epoch() const {
+double NodeClassification::steps_per_epoch() const {
   return sampling_
              ? static_cast<double>(graph_.split.train.size()) / static_cast<double>(recipe_.training.batch)
              : 1;
 }
 
-std::int64_t NodeClassification::items_a_step() const {
+std::int64_t NodeClassification::items_per_step() const {
   return sampling_ ? recipe_.training.batch : graph_.nodes;
 }
 

@@ -21,8 +21,8 @@ class NodeClassification final : public Task {
   std::string describe() const override { return description_; }
   torch::nn::Module& model() override { return *model_; }
   Execution& execution() override { return *execution_; }
-  double steps_an_epoch() const override;
-  std::int64_t items_a_step() const override;
+  double steps_per_epoch() const override;
+  std::int64_t items_per_step() const override;
   std::vector<Ledger::Layer> layers() override { return layers_; }
   StepResult train_step() override;
   bool has(Split split) const override { return !nodes_of(split).empty(); }

@@ -79,10 +79,10 @@ SparsePart rows_of(const NodeFeatures& features, std::span<const std::int32_t> n
 }  // namespace
 
 Graph open_nodes(const Recipe& recipe) {
-  return made_ready(open_graph(recipe.data.format, recipe.data.dir), recipe);
+  return prepare_graph(open_graph(recipe.data.format, recipe.data.dir), recipe);
 }
 
-Graph made_ready(Graph graph, const Recipe& recipe) {
+Graph prepare_graph(Graph graph, const Recipe& recipe) {
   graph.split = split_of(recipe, graph);
   if (graph.split.train.empty())
     throw UserError(fmt::format("{}: the split has no training nodes", graph.place));

@@ -12,7 +12,7 @@ namespace lowtide {
 Graph open_nodes(const Recipe& recipe);
 
 // The same of a graph that is there.
-Graph made_ready(Graph graph, const Recipe& recipe);
+Graph prepare_graph(Graph graph, const Recipe& recipe);
 
 // All nodes' features.
 NodeInput whole_input(const NodeFeatures& features, const at::Device& device);

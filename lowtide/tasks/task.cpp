@@ -50,8 +50,8 @@ TaskShape shape_of_image_task(const Recipe& recipe) {
                                    published.name, published.train_items, shape.classes);
     }
   }
-  result.items_a_step = recipe.training.batch;
-  result.steps_an_epoch =
+  result.items_per_step = recipe.training.batch;
+  result.steps_per_epoch =
       static_cast<double>(items - recipe.data.validation) / static_cast<double>(recipe.training.batch);
   augmentations_of(recipe.data, shape);
   const auto execution = make_execution(recipe);
@@ -83,7 +83,7 @@ std::optional<double> Task::training_metric(double /*loss*/, double correct) con
 std::unique_ptr<Task> make_task_or_drawn(const Recipe& recipe, std::string& assumed) {
   const GraphSize* size = recipe.data.format == "ogb" ? published_size(recipe.data.dir) : nullptr;
   if (size == nullptr || std::filesystem::exists(recipe.data.dir)) return make_task(recipe);
-  Graph graph = made_ready(draw_graph(*size, recipe.training.seed), recipe);
+  Graph graph = prepare_graph(draw_graph(*size, recipe.training.seed), recipe);
   assumed = fmt::format("{}: no such folder; {}", recipe.data.dir, graph.describe());
   return std::make_unique<NodeClassification>(recipe, std::move(graph));
 }
@@ -93,7 +93,7 @@ TaskShape shape_of_task(const Recipe& recipe) {
   if (task_of(recipe.data) == TaskKind::kDetection) return shape_of_detection(recipe);
   std::string assumed;
   const auto task = make_task_or_drawn(recipe, assumed);
-  return {task->layers(), task->steps_an_epoch(), task->items_a_step(), assumed};
+  return {task->layers(), task->steps_per_epoch(), task->items_per_step(), assumed};
 }
 
 }  // namespace lowtide

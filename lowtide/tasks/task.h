@@ -44,8 +44,8 @@ class Task {
   virtual torch::nn::Module& model() = 0;
   virtual Execution& execution() = 0;
 
-  virtual double steps_an_epoch() const = 0;
-  virtual std::int64_t items_a_step() const = 0;  // of most steps
+  virtual double steps_per_epoch() const = 0;
+  virtual std::int64_t items_per_step() const = 0;  // of most steps
 
   // Gives the recipe what it left to the data and the trained network depends on: the classes, and their order.
   virtual void complete(Recipe&) const {}
@@ -94,8 +94,8 @@ std::unique_ptr<Task> make_task_or_drawn(const Recipe& recipe, std::string& assu
 // `assumed` says in words what was taken for granted, and is empty where the data was there.
 struct TaskShape {
   std::vector<Ledger::Layer> layers;
-  double steps_an_epoch = 0;
-  std::int64_t items_a_step = 0;
+  double steps_per_epoch = 0;
+  std::int64_t items_per_step = 0;
   std::string assumed;
 };
 TaskShape shape_of_task(const Recipe& recipe);

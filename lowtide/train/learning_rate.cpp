@@ -80,12 +80,12 @@ void LearningRate::observe(double held_out_loss) {
 }
 
 Json LearningRate::state() const {
-  if (!listens()) return Json::object();
+  if (!is_stateful()) return Json::object();
   return {{"lowest", lowest_ ? Json(*lowest_) : Json()}, {"falls", falls_}};
 }
 
 void LearningRate::restore(const Json& state) {
-  if (!listens()) return;
+  if (!is_stateful()) return;
   if (!state.at("lowest").is_null()) lowest_ = state.at("lowest").get<double>();
   falls_ = whole_number(state, "falls", 0, kMostCounted, "state of the learning rate");
 }

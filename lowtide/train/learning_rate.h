@@ -14,7 +14,7 @@ class LearningRate {
   LearningRate(const TrainingOptions& training, std::int64_t total_steps);
   double at(std::int64_t step) const;
 
-  bool listens() const { return kind_ == Kind::kPlateau; }
+  bool is_stateful() const { return kind_ == Kind::kPlateau; }
   void observe(double held_out_loss);
 
   Json state() const;

@@ -33,7 +33,7 @@ std::string first_difference(const Recipe& recipe, std::int64_t planned, std::in
                          step + 1, rate_was.at(step), recipe.training.lr_schedule, total, rate_is.at(step));
     }
   }
-  // A schedule that listens may have heard more or less, at the same bits.
+  // A stateful schedule may have observed more steps or fewer, at the same bits.
   if (was->is_stateful() && delay_steps(spec, planned) != delay_steps(spec, total))
     return fmt::format("schedule '{}' over {} steps has a delay of {}, not {}", to_string(spec), total,
                        delay_steps(spec, total), delay_steps(spec, planned));
@@ -47,9 +47,9 @@ std::string first_difference(const Recipe& recipe, std::int64_t planned, std::in
 
 }  // namespace
 
-std::int64_t total_steps(const TrainingOptions& training, double steps_an_epoch) {
+std::int64_t total_steps(const TrainingOptions& training, double steps_per_epoch) {
   if (training.steps > 0) return training.steps;
-  const double steps = training.epochs * steps_an_epoch;
+  const double steps = training.epochs * steps_per_epoch;
   if (!(steps <= kMostSteps)) {
     throw UserError(
         fmt::format("epochs is {}, {} steps; expected at most {}", training.epochs, steps, kMostSteps));
@@ -61,7 +61,7 @@ std::int64_t first_averaged_step(const TrainingOptions& training, std::int64_t t
   return training.swa_start >= 1 ? total : std::llround(training.swa_start * static_cast<double>(total));
 }
 
-void check_goes_on(const Recipe& recipe, std::int64_t planned, std::int64_t total, std::int64_t done) {
+void check_can_extend(const Recipe& recipe, std::int64_t planned, std::int64_t total, std::int64_t done) {
   if (total < planned) {
     throw UserError(fmt::format(
         "steps is {} where the run has {}; a run can be continued with more steps, not with fewer", total,

@@ -55,12 +55,12 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
       program_(program),
       task_(make_task(recipe_)),
       spec_(schedule_of(recipe.precision)),
-      total_(total_steps(recipe.training, task_->steps_an_epoch())),
+      total_(total_steps(recipe.training, task_->steps_per_epoch())),
       schedule_(make_schedule(spec_, total_)),
       rate_(recipe.training, total_),
       plateau_every_(recipe.training.plateau_every > 0
                          ? recipe.training.plateau_every
-                         : std::max<std::int64_t>(1, std::llround(task_->steps_an_epoch()))),
+                         : std::max<std::int64_t>(1, std::llround(task_->steps_per_epoch()))),
       optimizer_(make_optimizer(recipe.training, task_->model())),
       average_(task_->model(), first_averaged_step(recipe.training, total_), recipe.training.swa_every),
       eval_bits_(evaluation_bits(recipe.precision)),
@@ -76,7 +76,7 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
           "(nodes of a graph: --node-split)");
     best_.emplace(metric_, recipe.training.patience);
   }
-  if (rate_.listens() && !task_->has(Split::kValid)) {
+  if (rate_.is_stateful() && !task_->has(Split::kValid)) {
     throw UserError("lr-schedule is 'plateau', but no items are held out to judge by; set --validation");
   }
   for (const Ledger::Layer& layer : task_->layers())
@@ -91,12 +91,12 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
   const StopSignals signals;
   open_folder(folder, resume);
   progress_.note(fmt::format("{}: {}, {} steps of {} {}, in {}", recipe_.model.name, to_string(spec_), total_,
-                             task_->items_a_step(), task_->item_name(), folder.string()));
+                             task_->items_per_step(), task_->item_name(), folder.string()));
   progress_.note(task_->describe());
   started_ = last_log_ = last_shown_ = Clock::now();
   shown_ = read_sums();  // of a resumed run: not of this process
   task_->model().train();
-  if (planned_ != total_) go_on_from_former_length();
+  if (planned_ != total_) begin_extension();
   while (!is_finished()) {
     train_one_step();
     const int signal = StopSignals::received();
@@ -140,7 +140,7 @@ void Trainer::open_folder(const std::filesystem::path& folder, bool resume) {
 }
 
 // The checkpoint was saved by a run of fewer steps, perhaps after its last, which is not evaluated as others are.
-void Trainer::go_on_from_former_length() {
+void Trainer::begin_extension() {
   progress_.note(fmt::format("goes on from {} to {} steps", planned_, total_));
   if (step_ == planned_ && !best_) evaluate_if_due();
   save_checkpoint();
@@ -362,7 +362,7 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path) {
         fmt::format("{}: its state is not one of this program ({})", path.string(), json_reason(error)));
   }
   if (planned_ != total_) {
-    check_goes_on(recipe_, planned_, total_, step_);
+    check_can_extend(recipe_, planned_, total_, step_);
     if (stopped_early())
       throw UserError(fmt::format(
           "the run stopped early, at step {} of {}: with more steps it would have stopped there too", step_,

@@ -65,7 +65,7 @@ class Trainer {
   void check_recipe(const Json& state);
   void restore_state(const Json& state);
   void restore_checkpoint(const std::filesystem::path& path);
-  void go_on_from_former_length();
+  void begin_extension();
   Json checkpoint_state() const;
   NamedTensors checkpoint_tensors() const;
   RunResult finish();
@@ -79,7 +79,7 @@ class Trainer {
   bool stopped_early() const { return best_ && best_->out_of_patience(); }
   bool is_finished() const { return step_ == total_ || stopped_early(); }
   bool is_best() const { return best_ && step_ > 0 && best_->step() == step_; }
-  bool plateau_is_due() const { return rate_.listens() && due(plateau_every_); }
+  bool plateau_is_due() const { return rate_.is_stateful() && due(plateau_every_); }
   double seconds() const;
 
   Recipe recipe_;

@@ -104,7 +104,7 @@ TEST_F(EntailmentTask, WithoutTestLabelsTheDevelopmentSetIsTested) {
   recipe_.data.validation = 10;
   task = make_task(recipe_);
   EXPECT_EQ(task->evaluate(Split::kValid, {}).items, 10);
-  EXPECT_EQ(task->steps_an_epoch(), 2);  // 30 pairs by 16
+  EXPECT_EQ(task->steps_per_epoch(), 2);  // 30 pairs by 16
 }
 
 TEST_F(EntailmentTask, PairsThatAreTooLongAreCutAndCounted) {

@@ -136,7 +136,7 @@ TEST_F(OwnImages, DamagedOnesAreLeftOutAndCounted) {
   recipe_.data.skip_damaged = true;
   expect_resumes_exactly(recipe_, folder_.path(), {1, 4});
   EXPECT_EQ(run_json(folder_ / "whole").at("skipped"), (Json{{"train", 1}, {"test", 0}}));
-  EXPECT_EQ(make_task(recipe_)->steps_an_epoch(), 2.5);
+  EXPECT_EQ(make_task(recipe_)->steps_per_epoch(), 2.5);
   expect_run_independent_of_threads(recipe_, folder_.path());
 }
 

@@ -18,7 +18,7 @@ Recipe with(const std::string& schedule, const std::string& lr_schedule) {
 // What is said when 100 steps become 200; "" where that can be.
 std::string refusal(const Recipe& recipe, std::int64_t done = 100) {
   try {
-    check_goes_on(recipe, 100, 200, done);
+    check_can_extend(recipe, 100, 200, done);
     return "";
   } catch (const UserError& error) {
     return error.what();
@@ -76,7 +76,7 @@ TEST(RunLength, AveragesAreOfTheSameSteps) {
 }
 
 TEST(RunLength, FewerStepsAreRefused) {
-  EXPECT_TRUE(contains(user_error([] { check_goes_on(with("static", "constant"), 100, 99, 10); }),
+  EXPECT_TRUE(contains(user_error([] { check_can_extend(with("static", "constant"), 100, 99, 10); }),
                        "steps is 99", "has 100", "not with fewer"));
 }
 

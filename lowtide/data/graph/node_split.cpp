@@ -53,23 +53,23 @@ NodeSplit split_by_share(std::int64_t nodes, double train_share, double valid_sh
   return split;
 }
 
-NodeSplit split_by_class(std::span<const std::int32_t> labels, int classes, std::int64_t train_a_class,
-                         std::int64_t valid_a_class, std::uint64_t seed) {
-  LOWTIDE_CHECK(train_a_class >= 1 && valid_a_class >= 0, "nodes of a class");
+NodeSplit split_by_class(std::span<const std::int32_t> labels, int classes, std::int64_t train_per_class,
+                         std::int64_t valid_per_class, std::uint64_t seed) {
+  LOWTIDE_CHECK(train_per_class >= 1 && valid_per_class >= 0, "nodes of a class");
   std::vector<std::vector<std::int32_t>> of_class(static_cast<std::size_t>(classes));
   for (std::size_t i = 0; i < labels.size(); ++i) {
     of_class[static_cast<std::size_t>(labels[i])].push_back(static_cast<std::int32_t>(i));
   }
   NodeSplit split;
   for (std::size_t label = 0; label < of_class.size(); ++label) {
-    if (static_cast<std::int64_t>(of_class[label].size()) < train_a_class + valid_a_class) {
-      throw UserError(
-          fmt::format("class {} has {} nodes; expected at least {}, {} to train and {} to validate", label,
-                      of_class[label].size(), train_a_class + valid_a_class, train_a_class, valid_a_class));
+    if (static_cast<std::int64_t>(of_class[label].size()) < train_per_class + valid_per_class) {
+      throw UserError(fmt::format(
+          "class {} has {} nodes; expected at least {}, {} to train and {} to validate", label,
+          of_class[label].size(), train_per_class + valid_per_class, train_per_class, valid_per_class));
     }
-    deal(std::move(of_class[label]), static_cast<std::size_t>(train_a_class),
-         static_cast<std::size_t>(valid_a_class), RandomStream(seed, RandomPurpose::kSplit, label, kByClass),
-         split);
+    deal(std::move(of_class[label]), static_cast<std::size_t>(train_per_class),
+         static_cast<std::size_t>(valid_per_class),
+         RandomStream(seed, RandomPurpose::kSplit, label, kByClass), split);
   }
   sort_all(split);
   return split;

@@ -21,7 +21,7 @@ NodeSplit split_by_share(std::int64_t nodes, double train_share, double valid_sh
 
 // So many nodes of every class to train and to validate, the rest to test, as Shchur et al., "Pitfalls of
 // graph neural network evaluation", 2018, do with 20 and 30. UserError for a class with fewer.
-NodeSplit split_by_class(std::span<const std::int32_t> labels, int classes, std::int64_t train_a_class,
-                         std::int64_t valid_a_class, std::uint64_t seed);
+NodeSplit split_by_class(std::span<const std::int32_t> labels, int classes, std::int64_t train_per_class,
+                         std::int64_t valid_per_class, std::uint64_t seed);
 
 }  // namespace lowtide
