@@ -23,7 +23,9 @@ ImageShape shape_of(const ImageDataset& data) {
 }  // namespace
 
 ImageClassification::ImageClassification(const Recipe& recipe)
-    : recipe_(recipe),
+    : training_(recipe.training),
+      loader_threads_(recipe.running.loader_threads),
+      skips_damaged_(recipe.data.skip_damaged),
       device_(device_of(recipe.running)),
       train_(open_images(recipe.data, Split::kTrain, damaged_train_)),
       test_(open_images(recipe.data, Split::kTest, damaged_test_)),
@@ -46,20 +48,18 @@ std::string ImageClassification::describe() const {
 }
 
 Json ImageClassification::skipped() const {
-  if (!recipe_.data.skip_damaged) return {};
+  if (!skips_damaged_) return {};
   return {{"train", damaged_train_.size()}, {"test", damaged_test_.size()}};
 }
 
 LoaderOptions ImageClassification::loader_options() const {
   // Small images in memory are made faster by one thread than any network here consumes them.
-  const int threads = recipe_.running.loader_threads > 0 ? recipe_.running.loader_threads
-                      : train_->height() > 0             ? 1
-                                                         : 0;
-  return {.batch_size = recipe_.training.batch, .threads = threads};
+  const int threads = loader_threads_ > 0 ? loader_threads_ : train_->height() > 0 ? 1 : 0;
+  return {.batch_size = training_.batch, .threads = threads};
 }
 
 std::unique_ptr<TrainLoader> ImageClassification::training_stream() const {
-  return std::make_unique<TrainLoader>(train_, split_.train, recipe_.training.seed, train_augment_,
+  return std::make_unique<TrainLoader>(train_, split_.train, training_.seed, train_augment_,
                                        loader_options());
 }
 
@@ -84,11 +84,7 @@ StepResult ImageClassification::train_step() {
   torch::Tensor logits;
   const torch::Tensor loss = forward_loss(last_batch_, &logits);
   loss.backward();
-  return {loss.detach(),
-          logits.argmax(1).eq(last_batch_.labels).sum(),
-          recipe_.training.batch,
-          recipe_.training.batch,
-          {}};
+  return {loss.detach(), logits.argmax(1).eq(last_batch_.labels).sum(), training_.batch, training_.batch, {}};
 }
 
 std::vector<std::int64_t> ImageClassification::items_of(Split split) const {

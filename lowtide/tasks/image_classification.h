@@ -17,9 +17,9 @@ class ImageClassification final : public Task {
   torch::nn::Module& model() override { return *model_; }
   Execution& execution() override { return *execution_; }
   double steps_per_epoch() const override {
-    return static_cast<double>(split_.train.size()) / static_cast<double>(recipe_.training.batch);
+    return static_cast<double>(split_.train.size()) / static_cast<double>(training_.batch);
   }
-  std::int64_t items_per_step() const override { return recipe_.training.batch; }
+  std::int64_t items_per_step() const override { return training_.batch; }
   Json skipped() const override;
   std::vector<Ledger::Layer> layers() override;
   StepResult train_step() override;
@@ -39,7 +39,9 @@ class ImageClassification final : public Task {
   Batch to_device(const Batch& batch) const;
   torch::Tensor forward_loss(const Batch& batch, torch::Tensor* logits = nullptr);
 
-  Recipe recipe_;
+  TrainingOptions training_;
+  int loader_threads_;
+  bool skips_damaged_;
   torch::Device device_;
   std::vector<std::string> damaged_train_, damaged_test_;
   std::shared_ptr<const ImageDataset> train_, test_;

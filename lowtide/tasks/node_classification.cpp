@@ -25,7 +25,8 @@ NodeClassification::NodeClassification(const Recipe& recipe)
     : NodeClassification(recipe, open_nodes(recipe)) {}
 
 NodeClassification::NodeClassification(const Recipe& recipe, Graph graph)
-    : recipe_(recipe),
+    : batch_(recipe.training.batch),
+      has_attention_(recipe.model.name == "gat"),
       device_(device_of(recipe.running)),
       graph_(std::move(graph)),
       description_(graph_.describe()),
@@ -48,14 +49,10 @@ NodeClassification::NodeClassification(const Recipe& recipe, Graph graph)
 }
 
 double NodeClassification::steps_per_epoch() const {
-  return sampling_
-             ? static_cast<double>(graph_.split.train.size()) / static_cast<double>(recipe_.training.batch)
-             : 1;
+  return sampling_ ? static_cast<double>(graph_.split.train.size()) / static_cast<double>(batch_) : 1;
 }
 
-std::int64_t NodeClassification::items_per_step() const {
-  return sampling_ ? recipe_.training.batch : graph_.nodes;
-}
+std::int64_t NodeClassification::items_per_step() const { return sampling_ ? batch_ : graph_.nodes; }
 
 const std::vector<std::int32_t>& NodeClassification::nodes_of(Split split) const {
   return split == Split::kTest    ? graph_.split.test
@@ -83,9 +80,7 @@ const NodeInput& NodeClassification::all_features() {
 
 const std::shared_ptr<const Gather>& NodeClassification::all_edges() {
   if (!all_edges_) {
-    all_edges_ =
-        make_gather(graph_.edges, device_,
-                    {.gradients = recipe_.data.fan_out.empty(), .entries = recipe_.model.name == "gat"});
+    all_edges_ = make_gather(graph_.edges, device_, {.gradients = !sampling_, .entries = has_attention_});
   }
   return all_edges_;
 }
@@ -107,9 +102,9 @@ NodeClassification::Batch NodeClassification::sampled(std::int64_t draw,
 
 NodeClassification::Batch NodeClassification::next_batch() {
   if (!sampling_) return last_;
-  const std::int64_t draw = sampling_->order.position() / recipe_.training.batch;
+  const std::int64_t draw = sampling_->order.position() / batch_;
   std::vector<std::int32_t> nodes;
-  for (const std::int64_t i : sampling_->order.next_batch(recipe_.training.batch)) {
+  for (const std::int64_t i : sampling_->order.next_batch(batch_)) {
     nodes.push_back(graph_.split.train[static_cast<std::size_t>(i)]);
   }
   return sampled(draw, nodes);

@@ -56,7 +56,8 @@ class NodeClassification final : public Task {
   const NodeInput& all_features();
   const std::shared_ptr<const Gather>& all_edges();
 
-  Recipe recipe_;
+  std::int64_t batch_;
+  bool has_attention_;
   torch::Device device_;
   Graph graph_;
   std::string description_;
