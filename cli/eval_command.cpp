@@ -10,7 +10,7 @@
 #include "lowtide/base/suggest.h"
 #include "lowtide/tasks/task.h"
 #include "lowtide/train/checkpoint.h"
-#include "lowtide/train/trainer.h"
+#include "lowtide/train/metric.h"
 
 namespace lowtide {
 namespace {

@@ -17,7 +17,6 @@
 #include "lowtide/train/checkpoint.h"
 #include "lowtide/train/progress.h"
 #include "lowtide/train/run_folder.h"
-#include "lowtide/train/trainer.h"
 #include "lowtide/train/weight_plane.h"
 
 namespace lowtide {

@@ -18,7 +18,6 @@
 #include "lowtide/tasks/setup.h"
 #include "lowtide/train/checkpoint.h"
 #include "lowtide/train/run_folder.h"
-#include "lowtide/train/trainer.h"
 
 namespace lowtide {
 namespace {

@@ -5,7 +5,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/io/standard_output.h"
 #include "lowtide/tasks/task.h"
-#include "lowtide/train/trainer.h"
+#include "lowtide/train/run_length.h"
 
 namespace lowtide {
 
