@@ -13,14 +13,6 @@
 namespace lowtide {
 namespace {
 
-// On a CPU the flag is at hand and a parameter is changed in one pass (update.h). Elsewhere the flag masks the change.
-void apply(const torch::Tensor& parameter, const torch::Tensor& change, double factor,
-           const torch::Tensor& halted) {
-  parameter.add_(torch::where(halted, torch::zeros_like(change), change), factor);
-}
-
-bool halted_on_host(const torch::Tensor& halted) { return halted.device().is_cpu() && halted.item<bool>(); }
-
 // A layer's name, such as layer0, or that of its parameter, layer0.weight.
 bool names(const std::string& pattern, const std::string& parameter) {
   return glob_matches(pattern, parameter) ||
@@ -47,9 +39,12 @@ void check_decay_layers(const TrainingOptions& training, const torch::nn::Module
   }
 }
 
+torch::Device device_of(const torch::nn::Module& model) { return model.parameters().at(0).device(); }
+
 class Sgd final : public Optimizer {
  public:
-  Sgd(const TrainingOptions& training, torch::nn::Module& model) : momentum_(training.momentum) {
+  Sgd(const TrainingOptions& training, torch::nn::Module& model, Halting halting)
+      : momentum_(training.momentum), halting_(halting) {
     for (const auto& item : model.named_parameters()) {
       if (!item.value().requires_grad()) continue;
       parameters_.push_back(item.value());
@@ -60,17 +55,15 @@ class Sgd final : public Optimizer {
 
   void step(double rate, const torch::Tensor& halted) override {
     const torch::NoGradGuard no_grad;
-    if (halted_on_host(halted)) return;
+    if (halting_ == Halting::kOnHost && halted.item<bool>()) return;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const torch::Tensor& parameter = parameters_[i];
-      const torch::Tensor& velocity = velocity_[i].second;
-      if (parameter.device().is_cpu()) {
-        cpu::update({rate, momentum_, decay_[i]}, parameter, parameter.grad(), velocity);
-        continue;
+      const torch::Tensor &parameter = parameters_[i], &velocity = velocity_[i].second;
+      const SgdUpdate by{.rate = rate, .momentum = momentum_, .decay = decay_[i]};
+      if (halting_ == Halting::kOnHost) {
+        cpu::update(by, parameter, parameter.grad(), velocity);
+      } else {
+        masked::update(by, halted, parameter, parameter.grad(), velocity);
       }
-      velocity.mul_(momentum_).add_(parameter.grad());
-      if (decay_[i] != 0) velocity.add_(parameter, decay_[i]);
-      apply(parameter, velocity, -rate, halted);
     }
   }
 
@@ -78,6 +71,7 @@ class Sgd final : public Optimizer {
 
  private:
   double momentum_;
+  Halting halting_;
   std::vector<torch::Tensor> parameters_;
   std::vector<double> decay_;
   NamedTensors velocity_;
@@ -88,8 +82,12 @@ class Sgd final : public Optimizer {
 // 2019; Devlin et al. 2019).
 class Adam final : public Optimizer {
  public:
-  Adam(const TrainingOptions& training, torch::nn::Module& model)
-      : beta1_(training.betas[0]), beta2_(training.betas[1]), apart_(training.optimizer == "adamw") {
+  Adam(const TrainingOptions& training, torch::nn::Module& model, Halting halting)
+      : beta1_(training.betas[0]),
+        beta2_(training.betas[1]),
+        apart_(training.optimizer == "adamw"),
+        halting_(halting),
+        steps_(torch::zeros({}, torch::TensorOptions(torch::kInt64).device(device_of(model)))) {
     for (const auto& item : model.named_parameters()) {
       if (!item.value().requires_grad()) continue;
       parameters_.push_back(item.value());
@@ -101,27 +99,22 @@ class Adam final : public Optimizer {
 
   void step(double rate, const torch::Tensor& halted) override {
     const torch::NoGradGuard no_grad;
-    if (halted_on_host(halted)) return;
-    ++steps_;
-    const double correction1 = 1 - std::pow(beta1_, static_cast<double>(steps_));
-    const double correction2 = 1 - std::pow(beta2_, static_cast<double>(steps_));
+    if (halting_ == Halting::kOnHost && halted.item<bool>()) return;
+    masked::count(steps_, halted);
+    const masked::MomentCorrections corrections = masked::moment_corrections(beta1_, beta2_, steps_);
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const torch::Tensor& parameter = parameters_[i];
-      const torch::Tensor& first = first_[i].second;
-      const torch::Tensor& second = second_[i].second;
-      const double decay = apart_ ? 0 : decay_[i];
-      const double shrinkage = apart_ && parameter.dim() > 1 ? rate * decay_[i] : 0;
-      if (parameter.device().is_cpu()) {
-        cpu::update({rate, beta1_, beta2_, kEpsilon, correction1, correction2, decay, shrinkage}, parameter,
-                    parameter.grad(), first, second);
-        continue;
+      const torch::Tensor &parameter = parameters_[i], &first = first_[i].second, &second = second_[i].second;
+      const AdamUpdate by{.rate = rate,
+                          .beta1 = beta1_,
+                          .beta2 = beta2_,
+                          .epsilon = kEpsilon,
+                          .decay = apart_ ? 0 : decay_[i],
+                          .shrinkage = apart_ && parameter.dim() > 1 ? rate * decay_[i] : 0};
+      if (halting_ == Halting::kOnHost) {
+        cpu::update(by, steps_.item<std::int64_t>(), parameter, parameter.grad(), first, second);
+      } else {
+        masked::update(by, corrections, halted, parameter, parameter.grad(), first, second);
       }
-      const torch::Tensor gradient = decay != 0 ? parameter.grad().add(parameter, decay) : parameter.grad();
-      if (shrinkage != 0) apply(parameter, parameter, -shrinkage, halted);
-      first.mul_(beta1_).add_(gradient, 1 - beta1_);
-      second.mul_(beta2_).addcmul_(gradient, gradient, 1 - beta2_);
-      const torch::Tensor deviation = (second / correction2).sqrt_().add_(kEpsilon);
-      apply(parameter, first / deviation, -rate / correction1, halted);
     }
   }
 
@@ -130,9 +123,9 @@ class Adam final : public Optimizer {
     all.insert(all.end(), second_.begin(), second_.end());
     return all;
   }
-  Json state() const override { return {{"steps", steps_}}; }
+  Json state() const override { return {{"steps", steps_.item<std::int64_t>()}}; }
   void restore(const Json& state) override {
-    steps_ = whole_number(state, "steps", 0, kMostCounted, "state of adam");
+    steps_.fill_(whole_number(state, "steps", 0, kMostCounted, "state of adam"));
   }
 
  private:
@@ -140,7 +133,8 @@ class Adam final : public Optimizer {
 
   double beta1_, beta2_;
   bool apart_;
-  std::int64_t steps_ = 0;
+  Halting halting_;
+  torch::Tensor steps_;  // one number, where the parameters are
   std::vector<torch::Tensor> parameters_;
   std::vector<double> decay_;
   NamedTensors first_, second_;
@@ -161,9 +155,13 @@ torch::Tensor norm_of(const torch::Tensor& gradient) {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& training, torch::nn::Module& model) {
+  return make_optimizer(training, model, device_of(model).is_cpu() ? Halting::kOnHost : Halting::kMasked);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& training, torch::nn::Module& model, Halting halting) {
   check_decay_layers(training, model);
-  if (training.optimizer != "sgd") return std::make_unique<Adam>(training, model);
-  return std::make_unique<Sgd>(training, model);
+  if (training.optimizer != "sgd") return std::make_unique<Adam>(training, model, halting);
+  return std::make_unique<Sgd>(training, model, halting);
 }
 
 torch::Tensor clip_gradients(const std::vector<torch::Tensor>& parameters, double limit) {
@@ -175,7 +173,8 @@ torch::Tensor clip_gradients(const std::vector<torch::Tensor>& parameters, doubl
   }
   torch::Tensor norm = torch::stack(norms).norm();
   if (limit > 0) {
-    const torch::Tensor factor = (limit / (norm + 1e-6)).clamp_max(1.0);
+    const torch::Tensor within = (limit / (norm + 1e-6)).clamp_max(1.0);
+    const torch::Tensor factor = torch::where(norm.isfinite(), within, torch::ones_like(within));
     for (const torch::Tensor& parameter : parameters) {
       if (parameter.requires_grad()) parameter.grad().mul_(factor);
     }

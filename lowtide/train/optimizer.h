@@ -6,7 +6,7 @@
 #include "lowtide/base/json.h"
 #include "lowtide/base/torch.h"
 #include "lowtide/nn/named_tensors.h"
-#include "lowtide/recipe/recipe.h"
+#include "lowtide/recipe/training.h"
 
 namespace lowtide {
 
@@ -15,8 +15,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // One step at the given rate. Where `halted` (one bool) is true nothing changes: the check is made on the
-  // device, so that no host waits for it.
+  // One step at the given rate. Where `halted` (one bool on the parameters' device) is true nothing changes, neither
+  // parameters nor state.
   virtual void step(double rate, const torch::Tensor& halted) = 0;
 
   virtual NamedTensors tensors() const = 0;
@@ -24,11 +24,18 @@ class Optimizer {
   virtual void restore(const Json&) {}
 };
 
-// UserError where the recipe's decay-layers name none of the model's.
+// How a step heeds `halted`. On the host: the flag is read, then a parameter is changed in one pass; for a CPU, where
+// reading waits for nothing. Masked: every change is made or not on the device, and the host never waits.
+enum class Halting { kOnHost, kMasked };
+
+// The way of halting is that of the parameters' device, unless it is given (masked works on a CPU too). UserError where
+// the recipe's decay-layers name none of the model's.
 std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& training, torch::nn::Module& model);
+std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& training, torch::nn::Module& model, Halting halting);
 
 // Scales gradients so that their joint norm is at most `limit` (0: any), and returns the norm before that:
-// one element on the device. It is finite only if every gradient is.
+// one element on the device. It is finite only if every gradient is; where it is not, they stay as they are, and so tell
+// where it began.
 torch::Tensor clip_gradients(const std::vector<torch::Tensor>& parameters, double limit);
 
 }  // namespace lowtide

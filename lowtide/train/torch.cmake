@@ -3,6 +3,7 @@ target_sources(lowtide_torch PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/checkpoint.cpp
   ${CMAKE_CURRENT_LIST_DIR}/optimizer.cpp
   ${CMAKE_CURRENT_LIST_DIR}/trainer.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/update.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/update_cpu.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/update_masked.cpp
   ${CMAKE_CURRENT_LIST_DIR}/weight_average.cpp
   ${CMAKE_CURRENT_LIST_DIR}/weight_plane.cpp)

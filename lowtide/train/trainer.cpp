@@ -168,7 +168,7 @@ void Trainer::train_one_step() {
   sums_.items += result.items;
   sums_.judged += result.judged;
   ++step_;
-  average_.observe(step_);
+  average_.observe(step_, halted_);
 }
 
 void Trainer::stop_if_not_finite() {

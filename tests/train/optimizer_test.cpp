@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <torch/optim.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "tests/io/scratch.h"
 #include "tests/testing.h"
@@ -31,19 +33,31 @@ torch::Tensor flag(bool value) { return torch::tensor(value); }
 
 double rate_at(int step) { return 0.1 / (1 + step); }
 
-// Twenty steps of both, each with the gradients and rates of the other.
-void expect_like(const TrainingOptions& training, TwoParameters& theirs, torch::optim::Optimizer& reference) {
-  TwoParameters ours;
-  const auto optimizer = make_optimizer(training, ours);
+// Both ways of halting are those of every test: on a CPU's tensors the masked one does what it does on a device.
+constexpr std::array kHaltings{Halting::kOnHost, Halting::kMasked};
+std::string name_of(Halting halting) { return halting == Halting::kOnHost ? "on_host" : "masked"; }
+
+// Twenty steps of all, each with the gradients and rates of the others.
+void expect_like(const TrainingOptions& training, TwoParameters& theirs,
+                 const std::vector<torch::optim::Optimizer*>& reference) {
+  std::array<TwoParameters, kHaltings.size()> models;
+  std::vector<std::unique_ptr<Optimizer>> optimizers;
+  for (std::size_t i = 0; i < models.size(); ++i)
+    optimizers.push_back(make_optimizer(training, models[i], kHaltings[i]));
   for (int step = 0; step < 20; ++step) {
-    ours.set_gradients(step);
     theirs.set_gradients(step);
-    optimizer->step(rate_at(step), flag(false));
-    for (auto& group : reference.param_groups()) group.options().set_lr(rate_at(step));
-    reference.step();
-    // Each step rounds each number a few times: 20 · 3 · 2^-24 at the worst.
-    ASSERT_TRUE(close_to(ours.a, theirs.a, 1e-6)) << "step " << step;
-    ASSERT_TRUE(close_to(ours.b, theirs.b, 1e-6)) << "step " << step;
+    for (torch::optim::Optimizer* optimizer : reference) {
+      for (auto& group : optimizer->param_groups()) group.options().set_lr(rate_at(step));
+      optimizer->step();
+    }
+    for (std::size_t i = 0; i < models.size(); ++i) {
+      SCOPED_TRACE(testing::Message() << name_of(kHaltings[i]) << ", step " << step);
+      models[i].set_gradients(step);
+      optimizers[i]->step(rate_at(step), flag(false));
+      // Each step rounds each number a few times: 20 · 3 · 2^-24 at the worst.
+      ASSERT_TRUE(close_to(models[i].a, theirs.a, 1e-6));
+      ASSERT_TRUE(close_to(models[i].b, theirs.b, 1e-6));
+    }
   }
 }
 
@@ -58,7 +72,7 @@ TEST(Sgd, IsThatOfLibtorch) {
       TwoParameters theirs;
       torch::optim::SGD sgd(theirs.parameters(),
                             torch::optim::SGDOptions(0.1).momentum(momentum).weight_decay(decay));
-      expect_like(training, theirs, sgd);
+      expect_like(training, theirs, {&sgd});
     }
   }
 }
@@ -74,7 +88,7 @@ TEST(Adam, IsThatOfLibtorch) {
     torch::optim::Adam adam(
         theirs.parameters(),
         torch::optim::AdamOptions(0.1).betas(std::make_tuple(0.8, 0.99)).weight_decay(decay));
-    expect_like(training, theirs, adam);
+    expect_like(training, theirs, {&adam});
   }
 }
 
@@ -83,19 +97,10 @@ TEST(AdamW, IsThatOfLibtorchAndLeavesBiasesToAdam) {
   TrainingOptions training;
   training.optimizer = "adamw";
   training.weight_decay = 0.05;
-  TwoParameters ours, theirs;
-  const auto optimizer = make_optimizer(training, ours);
+  TwoParameters theirs;
   torch::optim::AdamW decayed({theirs.a}, torch::optim::AdamWOptions(0.1).weight_decay(0.05));
   torch::optim::Adam plain({theirs.b}, torch::optim::AdamOptions(0.1));
-  for (int step = 0; step < 20; ++step) {
-    ours.set_gradients(step);
-    theirs.set_gradients(step);
-    optimizer->step(0.1, flag(false));
-    decayed.step();
-    plain.step();
-  }
-  EXPECT_TRUE(close_to(ours.a, theirs.a, 1e-6));
-  EXPECT_TRUE(close_to(ours.b, theirs.b, 1e-6));
+  expect_like(training, theirs, {&decayed, &plain});
 }
 
 struct TwoLayers : torch::nn::Module {
@@ -159,18 +164,19 @@ struct Kernel : torch::nn::Module {
   torch::Tensor weight;
 };
 
-class AnyOptimizer : public testing::TestWithParam<std::string> {
+class AnyOptimizer : public testing::TestWithParam<std::tuple<std::string, Halting>> {
  protected:
-  TrainingOptions training() const {
+  static std::string name() { return std::get<0>(GetParam()); }
+  static std::unique_ptr<Optimizer> make(torch::nn::Module& model) {
     TrainingOptions training;
-    training.optimizer = GetParam();
-    return training;
+    training.optimizer = name();
+    return make_optimizer(training, model, std::get<1>(GetParam()));
   }
 };
 
 TEST_P(AnyOptimizer, ATrueHaltLeavesEverythingAlone) {
   TwoParameters model;
-  const auto optimizer = make_optimizer(training(), model);
+  const auto optimizer = make(model);
   model.set_gradients(0);
   optimizer->step(0.1, flag(false));
   const torch::Tensor a = model.a.detach().clone(), b = model.b.detach().clone();
@@ -180,7 +186,7 @@ TEST_P(AnyOptimizer, ATrueHaltLeavesEverythingAlone) {
 
   model.set_gradients(1);
   model.a.mutable_grad().fill_(std::numeric_limits<float>::quiet_NaN());
-  optimizer->step(0.1, flag(true));
+  for (int step = 0; step < 3; ++step) optimizer->step(0.1, flag(true));
   EXPECT_TRUE(same(model.a.detach(), a));
   EXPECT_TRUE(same(model.b.detach(), b));
   EXPECT_EQ(optimizer->state(), state);
@@ -188,17 +194,32 @@ TEST_P(AnyOptimizer, ATrueHaltLeavesEverythingAlone) {
     EXPECT_TRUE(same(optimizer->tensors()[i].second, before[i].second)) << before[i].first;
 }
 
+// A loss that is not finite halts the run, but nothing in it: it goes on as if those steps had not been.
+TEST_P(AnyOptimizer, GoesOnAfterAHaltAsIfItHadNotBeen) {
+  TwoParameters halted, undisturbed;
+  const auto one = make(halted), other = make(undisturbed);
+  for (int step = 0; step < 4; ++step) {
+    halted.set_gradients(100);
+    one->step(rate_at(step), flag(true));
+    for (TwoParameters* model : {&halted, &undisturbed}) model->set_gradients(step);
+    one->step(rate_at(step), flag(false));
+    other->step(rate_at(step), flag(false));
+  }
+  EXPECT_TRUE(same(halted.a, undisturbed.a));
+  EXPECT_TRUE(same(halted.b, undisturbed.b));
+}
+
 TEST_P(AnyOptimizer, GoesOnExactlyFromItsSavedState) {
   TwoParameters whole, stopped;
-  const auto undisturbed = make_optimizer(training(), whole);
-  const auto first = make_optimizer(training(), stopped);
+  const auto undisturbed = make(whole);
+  const auto first = make(stopped);
   for (int step = 0; step < 3; ++step) {
     whole.set_gradients(step);
     undisturbed->step(rate_at(step), flag(false));
     stopped.set_gradients(step);
     first->step(rate_at(step), flag(false));
   }
-  const auto second = make_optimizer(training(), stopped);
+  const auto second = make(stopped);
   second->restore(first->state());
   for (std::size_t i = 0; i < first->tensors().size(); ++i) {
     EXPECT_EQ(second->tensors()[i].first, first->tensors()[i].first);
@@ -221,7 +242,7 @@ TEST_P(AnyOptimizer, NeitherLayoutNorThreadsMatter) {
       const torch::NoGradGuard no_grad;
       model.weight.set_data(model.weight.contiguous(of_parameter));
     }
-    const auto optimizer = make_optimizer(training(), model);
+    const auto optimizer = make(model);
     for (int step = 0; step < 3; ++step) {
       model.weight.mutable_grad() = normal({40, 130, 3, 3}, 100 + step).contiguous(of_gradient);
       optimizer->step(0.1, flag(false));
@@ -240,17 +261,22 @@ TEST_P(AnyOptimizer, NeitherLayoutNorThreadsMatter) {
 
 TEST_P(AnyOptimizer, NamesItsTensorsByTheParameters) {
   TwoParameters model;
-  const auto optimizer = make_optimizer(training(), model);
+  const auto optimizer = make(model);
   std::vector<std::string> names;
   for (const auto& [name, tensor] : optimizer->tensors()) names.push_back(name);
   const std::vector<std::string> expected =
-      GetParam() == "sgd" ? std::vector<std::string>{"a.momentum", "b.momentum"}
-                          : std::vector<std::string>{"a.first_moment", "b.first_moment", "a.second_moment",
-                                                     "b.second_moment"};
+      name() == "sgd" ? std::vector<std::string>{"a.momentum", "b.momentum"}
+                      : std::vector<std::string>{"a.first_moment", "b.first_moment", "a.second_moment",
+                                                 "b.second_moment"};
   EXPECT_EQ(names, expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, AnyOptimizer, testing::Values("sgd", "adam", "adamw"));
+INSTANTIATE_TEST_SUITE_P(Optimizers, AnyOptimizer,
+                         testing::Combine(testing::Values("sgd", "adam", "adamw"),
+                                          testing::ValuesIn(kHaltings)),
+                         [](const auto& instance) {
+                           return std::get<0>(instance.param) + "_" + name_of(std::get<1>(instance.param));
+                         });
 
 class ClipGradients : public testing::Test {
  protected:
@@ -291,6 +317,7 @@ TEST_F(ClipGradients, TheNormTellsOfAGradientThatIsNotFinite) {
       model_.b.mutable_grad() = torch::ones({7});
       model_.b.mutable_grad()[3] = bad;
       EXPECT_FALSE(std::isfinite(clip_gradients(model_.parameters(), limit).item<double>()));
+      EXPECT_TRUE(same(model_.a.grad(), torch::full({5, 3}, 2.0f))) << "so that its place can be found";
     }
   }
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/testing.h"
 
 namespace lowtide {
@@ -20,7 +22,7 @@ struct OneParameter : torch::nn::Module {
 void train(OneParameter& model, WeightAverage& average, int first, int last) {
   for (int step = first; step <= last; ++step) {
     model.set(step * step);
-    average.observe(step);
+    average.observe(step, torch::tensor(false));
   }
 }
 
@@ -52,9 +54,26 @@ TEST(WeightAverage, OneWeightIsItsOwnMean) {
   OneParameter model;
   WeightAverage average(model, 0, 1);
   model.set(0.1);
-  average.observe(1);
+  average.observe(1, torch::tensor(false));
   EXPECT_EQ(average.count(), 1);
   EXPECT_TRUE(same(average.tensors()[0].second, torch::full({3}, 0.1f)));
+}
+
+// Whatever the weights have become.
+TEST(WeightAverage, AHaltLeavesItAlone) {
+  OneParameter model;
+  WeightAverage average(model, 0, 1);
+  model.set(std::nan(""));
+  average.observe(1, torch::tensor(true));
+  EXPECT_EQ(average.count(), 0);
+  EXPECT_TRUE(average.tensors().empty());
+
+  train(model, average, 1, 3);
+  const torch::Tensor mean = average.tensors().at(0).second.clone();
+  model.set(std::nan(""));
+  average.observe(4, torch::tensor(true));
+  EXPECT_EQ(average.count(), 3);
+  EXPECT_TRUE(same(average.tensors()[0].second, mean));
 }
 
 TEST(WeightAverage, GoesOnExactlyFromItsSavedState) {

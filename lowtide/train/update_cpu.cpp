@@ -1,5 +1,3 @@
-#include "lowtide/train/update.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -7,6 +5,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/quant/pieces.h"
+#include "lowtide/train/update.h"
 
 namespace lowtide::cpu {
 namespace {
@@ -71,22 +70,24 @@ void update(const SgdUpdate& by, const at::Tensor& parameter, const at::Tensor& 
   });
 }
 
-void update(const AdamUpdate& by, const at::Tensor& parameter, const at::Tensor& gradient,
+void update(const AdamUpdate& by, std::int64_t step, const at::Tensor& parameter, const at::Tensor& gradient,
             const at::Tensor& first_moment, const at::Tensor& second_moment) {
+  const double correction1 = 1 - std::pow(by.beta1, static_cast<double>(step));
+  const double correction2 = 1 - std::pow(by.beta2, static_cast<double>(step));
   const at::Tensor laid_out = laid_out_as(parameter, gradient);
   float* p = parameter.data_ptr<float>();
   float* first = state_of(parameter, first_moment);
   float* second = state_of(parameter, second_moment);
   const float* g = laid_out.data_ptr<float>();
-  const AdamFactors factors{static_cast<float>(by.rate / by.correction1),
-                            static_cast<float>(by.beta1),
-                            static_cast<float>(1 - by.beta1),
-                            static_cast<float>(by.beta2),
-                            static_cast<float>(1 - by.beta2),
-                            static_cast<float>(by.correction2),
-                            static_cast<float>(by.epsilon),
-                            static_cast<float>(by.decay),
-                            static_cast<float>(by.shrinkage)};
+  const AdamFactors factors{.rate = static_cast<float>(by.rate / correction1),
+                            .keep1 = static_cast<float>(by.beta1),
+                            .take1 = static_cast<float>(1 - by.beta1),
+                            .keep2 = static_cast<float>(by.beta2),
+                            .take2 = static_cast<float>(1 - by.beta2),
+                            .correction2 = static_cast<float>(correction2),
+                            .epsilon = static_cast<float>(by.epsilon),
+                            .decay = static_cast<float>(by.decay),
+                            .shrinkage = static_cast<float>(by.shrinkage)};
   for_each_span(parameter.numel(), [&](std::int64_t at, std::int64_t n) {
     adam(n, p + at, g + at, first + at, second + at, factors);
   });
