@@ -30,9 +30,9 @@ class Candidate {
   void step() {
     model().zero_grad(/*set_to_none=*/true);
     compute_gradients();
-    optimizer_->step(0.01, go_on_);
+    optimizer_->step(0.01, halted_);
     ++execution().step;
-    if (go_on_.device().is_cuda()) torch::cuda::synchronize();
+    if (halted_.device().is_cuda()) torch::cuda::synchronize();
   }
   void forget_gradients() { model().zero_grad(/*set_to_none=*/true); }
   virtual std::int64_t items() const = 0;
@@ -46,11 +46,11 @@ class Candidate {
   void prepare(const Recipe& recipe, Bits bits) {
     execution().bits = bits;
     optimizer_ = make_optimizer(recipe.training, model());
-    go_on_ = torch::zeros({}, torch::TensorOptions(torch::kBool).device(model().parameters()[0].device()));
+    halted_ = torch::zeros({}, torch::TensorOptions(torch::kBool).device(model().parameters()[0].device()));
   }
 
  private:
-  torch::Tensor go_on_;
+  torch::Tensor halted_;  // never true: every step is made whole
   std::unique_ptr<Optimizer> optimizer_;
 };
 
