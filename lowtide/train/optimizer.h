@@ -6,7 +6,7 @@
 #include "lowtide/base/json.h"
 #include "lowtide/base/torch.h"
 #include "lowtide/nn/named_tensors.h"
-#include "lowtide/recipe/training.h"
+#include "lowtide/recipe/recipe.h"
 
 namespace lowtide {
 

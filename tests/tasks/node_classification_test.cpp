@@ -2,16 +2,12 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/tasks/task.h"
-#include "lowtide/train/run_folder.h"
-#include "lowtide/train/trainer.h"
 #include "tests/io/scratch.h"
 #include "tests/tasks/small_papers.h"
-#include "tests/train/small_run.h"
+#include "tests/train/resumed.h"
 
 namespace lowtide {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct Variant {
   std::string name;
@@ -26,37 +22,18 @@ class Nodes : public testing::TestWithParam<Variant> {
     GetParam().change(recipe_);
   }
 
-  Json train(const std::string& name, bool resume = false) {
-    return to_json(Trainer(recipe_, "test").run(folder_ / name, resume).result);
-  }
-  std::string last_checkpoint(const std::string& name) {
-    return file_bytes(RunPaths{folder_ / name}.checkpoint(recipe_.training.steps));
-  }
-
   const ScratchFolder folder_;
   Recipe recipe_;
 };
 
 TEST_P(Nodes, ResumedRunsEqualTheUninterruptedOne) {
-  const Json result = train("whole");
-  for (const std::int64_t step : {1, 17, 39}) {
-    const std::string name = "resumed" + std::to_string(step);
-    fs::copy(folder_ / "whole", folder_ / name, fs::copy_options::recursive);
-    const RunPaths paths{folder_ / name};
-    for (const std::int64_t at : checkpoint_steps(paths)) {
-      if (at > step) fs::remove(paths.checkpoint(at));
-    }
-    fs::remove(paths.result());
-    const Json resumed = train(name, /*resume=*/true);
-    EXPECT_EQ(last_checkpoint(name), last_checkpoint("whole")) << "after step " << step;
-    EXPECT_EQ(resumed.at("test"), result.at("test")) << "after step " << step;
-  }
+  expect_resumes_exactly(recipe_, folder_.path(), {1, 17, 39});
 }
 
 TEST_P(Nodes, Learns) {
   recipe_.training.steps = 100;
   recipe_.running.checkpoint_every = 0;
-  EXPECT_GT(train("run").at("test").get<double>(), 0.85);  // a third by chance
+  EXPECT_GT(train(recipe_, folder_ / "run").at("test").get<double>(), 0.85);  // a third by chance
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, Nodes,

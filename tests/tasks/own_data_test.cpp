@@ -65,8 +65,9 @@ class OwnDetection : public ::testing::Test {
 
 TEST_F(OwnDetection, TheClassesAreThoseOfTheTrainingSetAndStayWithTheRun) {
   expect_resumes_exactly(recipe_, folder_.path(), {2});
-  EXPECT_EQ(run_json(folder_ / "whole").at("recipe").at("classes"), (Json{"Platelets", "RBC", "WBC"}));
-  const Json state = read_checkpoint_state(RunPaths{folder_ / "whole"}.checkpoint(3));
+  EXPECT_EQ(run_json(folder_ / "integer/whole").at("recipe").at("classes"),
+            (Json{"Platelets", "RBC", "WBC"}));
+  const Json state = read_checkpoint_state(RunPaths{folder_ / "integer/whole"}.checkpoint(3));
   EXPECT_EQ(state.at("recipe").at("classes"), (Json{"Platelets", "RBC", "WBC"}));
   // Whoever evaluates elsewhere, where other classes occur, has the run's.
   const Recipe kept = recipe_from_json(state.at("recipe"), "state");
@@ -135,7 +136,7 @@ TEST_F(OwnImages, DamagedOnesAreLeftOutAndCounted) {
   EXPECT_TRUE(contains(user_error([&] { train(recipe_, folder_ / "stops"); }), "dark/2.png"));
   recipe_.data.skip_damaged = true;
   expect_resumes_exactly(recipe_, folder_.path(), {1, 4});
-  EXPECT_EQ(run_json(folder_ / "whole").at("skipped"), (Json{{"train", 1}, {"test", 0}}));
+  EXPECT_EQ(run_json(folder_ / "integer/whole").at("skipped"), (Json{{"train", 1}, {"test", 0}}));
   EXPECT_EQ(make_task(recipe_)->steps_per_epoch(), 2.5);
   expect_run_independent_of_threads(recipe_, folder_.path());
 }
@@ -259,7 +260,7 @@ class OwnPairs : public ::testing::Test {
 
 TEST_F(OwnPairs, AnyNumberOfClasses) {
   expect_resumes_exactly(recipe_, folder_.path(), {1, 3});
-  EXPECT_EQ(run_json(folder_ / "whole").at("recipe").at("classes"),
+  EXPECT_EQ(run_json(folder_ / "integer/whole").at("recipe").at("classes"),
             (Json{"class 0", "class 1", "class 2", "class 3"}));
   const auto task = make_task(recipe_);
   EXPECT_EQ(task->model().named_parameters()["classifier.weight"].size(0), 4);

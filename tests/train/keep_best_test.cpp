@@ -135,18 +135,19 @@ class LongerRun : public KeepBest {
 };
 
 TEST_F(LongerRun, IsTheOneThatWasLongFromItsFirstStep) {
-  train(recipe_, folder_ / "run");
-  recipe_.training.steps = 40;
-  const Json longer = train(recipe_, folder_ / "run", /*resume=*/true),
-             whole = train(recipe_, folder_ / "whole");
-  const RunPaths run{folder_ / "run"}, reference{folder_ / "whole"};
-  for (const std::int64_t step : {20, 21, 40})
-    EXPECT_EQ(file_bytes(run.checkpoint(step)), file_bytes(reference.checkpoint(step))) << step;
-  EXPECT_EQ(longer.at("best"), whole.at("best"));
-  EXPECT_EQ(longer.at("test"), whole.at("test"));
-  EXPECT_EQ(longer.at("bitops"), whole.at("bitops"));
-  EXPECT_EQ(timeless_metrics(run.folder), timeless_metrics(reference.folder));
-  EXPECT_EQ(read_run_recipe(run).training.steps, 40);
+  for_each_engine(recipe_, folder_.path(), [](Recipe recipe, const fs::path& folder) {
+    const RunPaths run{folder / "run"}, reference{folder / "whole"};
+    train(recipe, run.folder);
+    recipe.training.steps = 40;
+    const Json longer = train(recipe, run.folder, /*resume=*/true), whole = train(recipe, reference.folder);
+    for (const std::int64_t step : {20, 21, 40})
+      EXPECT_EQ(file_bytes(run.checkpoint(step)), file_bytes(reference.checkpoint(step))) << step;
+    EXPECT_EQ(longer.at("best"), whole.at("best"));
+    EXPECT_EQ(longer.at("test"), whole.at("test"));
+    EXPECT_EQ(longer.at("bitops"), whole.at("bitops"));
+    EXPECT_EQ(timeless_metrics(run.folder), timeless_metrics(reference.folder));
+    EXPECT_EQ(read_run_recipe(run).steps, 40);
+  });
 }
 
 TEST_F(LongerRun, WithAPlateauThatItsLastStepWouldHaveHeard) {

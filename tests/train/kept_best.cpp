@@ -26,9 +26,7 @@ Json best_line(const RunPaths& paths, const Metric& metric) {
   return best;
 }
 
-}  // namespace
-
-void expect_keeps_best(Recipe recipe, const std::filesystem::path& folder) {
+void keep_best(Recipe recipe, const std::filesystem::path& folder) {
   recipe.training.keep_best = true;
   recipe.running.checkpoint_every = 1;
   recipe.running.keep_checkpoints = 1000;
@@ -51,10 +49,17 @@ void expect_keeps_best(Recipe recipe, const std::filesystem::path& folder) {
   EXPECT_EQ(read_checkpoint_state(paths.best()).at("step"), best.at("step"));
 
   recipe.training.keep_best = false;
+  recipe.running.checkpoint_every = 0;
   const Json without = train(recipe, folder / "without");
   EXPECT_EQ(without.at("test"), result.at("test")) << "keeping the best changes no step";
   EXPECT_FALSE(without.contains("best"));
   EXPECT_FALSE(std::filesystem::exists(RunPaths{folder / "without"}.best()));
+}
+
+}  // namespace
+
+void expect_keeps_best(const Recipe& recipe, const std::filesystem::path& folder) {
+  for_each_engine(recipe, folder, keep_best);
 }
 
 }  // namespace lowtide

@@ -6,8 +6,8 @@
 
 namespace lowtide {
 
-// Trains the recipe with --keep-best and expects what a run must keep then: the weights of the evaluation that the metrics
+// Trains the recipe with --keep-best, with each engine, and expects what a run must keep then: the weights of the evaluation that the metrics
 // show to be the best, told apart from the last.
-void expect_keeps_best(Recipe recipe, const std::filesystem::path& folder);
+void expect_keeps_best(const Recipe& recipe, const std::filesystem::path& folder);
 
 }  // namespace lowtide

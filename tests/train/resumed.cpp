@@ -21,13 +21,14 @@ std::string last_checkpoint(const Recipe& recipe, const fs::path& folder) {
 }
 
 void cut_after(const fs::path& run, const fs::path& copy, std::int64_t step) {
-  fs::copy(run, copy, fs::copy_options::recursive);
-  const RunPaths paths{copy};
-  for (const std::int64_t at : checkpoint_steps(paths)) {
-    if (at > step) fs::remove(paths.checkpoint(at));
+  const RunPaths from{run}, to{copy};
+  fs::copy(run, copy);  // the files, without the folder of checkpoints
+  fs::remove(to.result());
+  fs::create_directory(to.checkpoints());
+  for (const std::int64_t at : checkpoint_steps(from)) {
+    if (at <= step) fs::create_hard_link(from.checkpoint(at), to.checkpoint(at));
   }
-  fs::remove(paths.result());
-  fs::remove(paths.averaged());
+  if (fs::exists(from.best())) fs::create_hard_link(from.best(), to.best());
 }
 
 std::vector<Json> timeless_metrics(const fs::path& folder) {
@@ -39,9 +40,18 @@ std::vector<Json> timeless_metrics(const fs::path& folder) {
   return lines;
 }
 
-void expect_resumes_exactly(Recipe recipe, const fs::path& folder, const std::vector<std::int64_t>& steps) {
-  recipe.running.checkpoint_every = 1;
-  recipe.running.keep_checkpoints = 1000;
+void for_each_engine(Recipe recipe, const fs::path& folder,
+                     const std::function<void(const Recipe&, const fs::path&)>& body) {
+  for (const char* engine : {"simulated", "integer"}) {
+    SCOPED_TRACE(engine);
+    recipe.precision.engine = engine;
+    body(recipe, folder / engine);
+  }
+}
+
+namespace {
+
+void resume_after_each(const Recipe& recipe, const fs::path& folder, const std::vector<std::int64_t>& steps) {
   const fs::path whole = folder / "whole";
   const Json result = train(recipe, whole);
   const std::int64_t last = result.at("steps");
@@ -62,7 +72,8 @@ void expect_resumes_exactly(Recipe recipe, const fs::path& folder, const std::ve
   }
 }
 
-void expect_run_independent_of_threads(Recipe recipe, const fs::path& folder) {
+void train_with_1_2_3_threads(Recipe recipe, const fs::path& folder) {
+  recipe.running.checkpoint_every = 0;
   std::vector<std::string> checkpoints;
   const int before = at::get_num_threads();
   for (const int threads : {1, 2, 3}) {
@@ -75,6 +86,20 @@ void expect_run_independent_of_threads(Recipe recipe, const fs::path& folder) {
   at::set_num_threads(before);
   EXPECT_EQ(checkpoints[0], checkpoints[1]);
   EXPECT_EQ(checkpoints[0], checkpoints[2]);
+}
+
+}  // namespace
+
+void expect_resumes_exactly(Recipe recipe, const fs::path& folder, const std::vector<std::int64_t>& steps) {
+  recipe.running.checkpoint_every = 1;
+  recipe.running.keep_checkpoints = 1000;
+  for_each_engine(recipe, folder, [&](const Recipe& with_engine, const fs::path& place) {
+    resume_after_each(with_engine, place, steps);
+  });
+}
+
+void expect_run_independent_of_threads(const Recipe& recipe, const fs::path& folder) {
+  for_each_engine(recipe, folder / "threads", train_with_1_2_3_threads);
 }
 
 }  // namespace lowtide
