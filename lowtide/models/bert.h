@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "lowtide/data/text/bert_config.h"
+#include "lowtide/models/bert_config.h"
 #include "lowtide/nn/transformer_layer.h"
 
 namespace lowtide {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "lowtide/data/graph/csr.h"
+#include "lowtide/base/csr.h"
 #include "lowtide/engine/engine.h"
 
 namespace lowtide {

@@ -146,7 +146,7 @@ TEST_F(LongerRun, IsTheOneThatWasLongFromItsFirstStep) {
     EXPECT_EQ(longer.at("test"), whole.at("test"));
     EXPECT_EQ(longer.at("bitops"), whole.at("bitops"));
     EXPECT_EQ(timeless_metrics(run.folder), timeless_metrics(reference.folder));
-    EXPECT_EQ(read_run_recipe(run).steps, 40);
+    EXPECT_EQ(read_run_recipe(run).training.steps, 40);
   });
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lowtide/data/graph/csr.h"
+#include "lowtide/base/csr.h"
 #include "lowtide/data/graph/node_features.h"
 #include "lowtide/io/lines.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lowtide/data/graph/csr.h"
+#include "lowtide/base/csr.h"
 #include "lowtide/data/graph/node_features.h"
 #include "lowtide/data/graph/node_split.h"
 

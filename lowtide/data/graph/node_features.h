@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "lowtide/data/graph/csr.h"
+#include "lowtide/base/csr.h"
 
 namespace lowtide {
 

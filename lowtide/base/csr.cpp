@@ -1,4 +1,4 @@
-#include "lowtide/data/graph/csr.h"
+#include "lowtide/base/csr.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "lowtide/data/text/bert_config.h"
+#include "lowtide/models/bert_config.h"
 
 #include <gtest/gtest.h>
 
