@@ -1,8 +1,8 @@
 #include "lowtide/study/statistics.h"
 
 #include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "lowtide/base/error.h"
@@ -19,43 +19,9 @@ double sum_of_squares(std::span<const double> values) {
   return sum;
 }
 
-// Lentz's method for the continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8).
-// It converges fast for x < (a + 1) / (a + b + 2).
-double beta_fraction(double a, double b, double x) {
-  constexpr double kTiny = 1e-300;  // in place of 0, which the method cannot divide by
-  constexpr int kMostTerms =
-      1000;  // some sqrt(max(a, b)) are needed: enough for a million degrees of freedom
-  const auto not_zero = [](double value) { return std::abs(value) < kTiny ? kTiny : value; };
-  double c = 1;
-  double d = 1 / not_zero(1 - (a + b) * x / (a + 1));
-  double result = d;
-  for (int m = 1; m <= kMostTerms; ++m) {
-    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
-    d = 1 / not_zero(1 + even * d);
-    c = not_zero(1 + even / c);
-    result *= d * c;
-    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
-    d = 1 / not_zero(1 + odd * d);
-    c = not_zero(1 + odd / c);
-    result *= d * c;
-    if (std::abs(d * c - 1) < std::numeric_limits<double>::epsilon()) break;
-  }
-  return result;
-}
-
-// I_x(a, b), the regularised incomplete beta function.
-double incomplete_beta(double a, double b, double x) {
-  if (x <= 0) return 0;
-  if (x >= 1) return 1;
-  const double log_front =
-      std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x);
-  if (x < (a + 1) / (a + b + 2)) return std::exp(log_front) * beta_fraction(a, b, x) / a;
-  return 1 - std::exp(log_front) * beta_fraction(b, a, 1 - x) / b;
-}
-
 // P(T > |t|): small where t is large, and exact there too.
 double student_tail(double t, double degrees) {
-  return incomplete_beta(degrees / 2, 0.5, degrees / (degrees + t * t)) / 2;
+  return cdf(complement(boost::math::students_t(degrees), std::abs(t)));
 }
 
 std::optional<Interval> fisher_interval(double r, std::size_t pairs, double numerator) {
@@ -122,21 +88,11 @@ std::optional<Interval> spearman_interval(double r, std::size_t pairs) {
   return fisher_interval(r, pairs, 1 + r * r / 2);
 }
 
-double student_cdf(double t, double degrees) {
-  const double tail = student_tail(t, degrees);
-  return t > 0 ? 1 - tail : tail;
-}
+double student_cdf(double t, double degrees) { return cdf(boost::math::students_t(degrees), t); }
 
 double student_quantile(double p, double degrees) {
   LOWTIDE_CHECK(p > 0 && p < 1 && degrees > 0, "a quantile of Student's t");
-  if (p < 0.5) return -student_quantile(1 - p, degrees);
-  double low = 0, high = 1;
-  while (student_cdf(high, degrees) < p) high *= 2;
-  // Halved until no number lies between.
-  for (double middle = (low + high) / 2; middle > low && middle < high; middle = (low + high) / 2) {
-    (student_cdf(middle, degrees) < p ? low : high) = middle;
-  }
-  return high;
+  return quantile(boost::math::students_t(degrees), p);
 }
 
 std::optional<TTest> paired_t_test(std::span<const double> a, std::span<const double> b) {
