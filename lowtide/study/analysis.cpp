@@ -255,6 +255,17 @@ std::optional<CriticalPeriod> period_of_windows(const Analysis& analysis) {
 
 bool is_better(const Metric& metric, double a, double b) { return metric.higher_is_better ? a > b : a < b; }
 
+int judged_bits(const Analysis& analysis, const Setting& setting) {
+  const int asked = analysis.study.recipe.eval_bits;
+  return asked >= 0 ? asked : setting.schedule.highest().forward;
+}
+
+bool ends_at_other_bits(const Analysis& analysis, const Setting& setting) {
+  const Study& study = analysis.study;
+  return study.window > 0 && setting.at && *setting.at + study.window >= study.recipe.steps &&
+         judged_bits(analysis, setting) != setting.schedule.bits.low;
+}
+
 bool does_damage(const Analysis& analysis, const Setting& setting) {
   return setting.contrast && setting.contrast->p.value_or(1) < kSignificant &&
          is_better(*analysis.metric, 0, setting.contrast->difference);

@@ -96,6 +96,11 @@ std::vector<const Setting*> winners(const Analysis& analysis);
 const Setting* find_setting(const Analysis& analysis, const std::string& name);
 bool is_better(const Metric& metric, double a, double b);
 
+// The forward bits at which a setting's networks were judged.
+int judged_bits(const Analysis& analysis, const Setting& setting);
+// Whether a window ends with training, and its networks are judged at bits that they never saw again.
+bool ends_at_other_bits(const Analysis& analysis, const Setting& setting);
+
 // Whether a setting is worse than the one it is compared with, told from the noise of seeds.
 bool does_damage(const Analysis& analysis, const Setting& setting);
 

@@ -157,6 +157,17 @@ std::string winners_list(const Analysis& analysis) {
   return text + (winners(analysis).empty() ? "None.\n\n" : "\n");
 }
 
+// Of windows that last to the end.
+std::string end_note(const Analysis& analysis) {
+  const auto is_last = [&](const Setting& setting) { return ends_at_other_bits(analysis, setting); };
+  const auto last = std::find_if(analysis.settings.begin(), analysis.settings.end(), is_last);
+  if (last == analysis.settings.end()) return "";
+  return fmt::format(
+      "To the end: the window ends with training, at {}, and the network is judged at {}, which it never saw "
+      "again. Its difference tells of that change of bits, not of damage that lasts.\n\n",
+      bits_name(last->schedule.bits.low), bits_name(judged_bits(analysis, *last)));
+}
+
 std::string critical_table(const Analysis& analysis) {
   const Metric& metric = *analysis.metric;
   const bool windows = analysis.study.window > 0;
@@ -164,7 +175,8 @@ std::string critical_table(const Analysis& analysis) {
                                  windows ? "window from" : "deficit", metric.name, unit(metric));
   std::vector<Bar> bars;
   for (const Setting& setting : analysis.settings) {
-    const std::string at = setting.at ? fmt::format("{}", *setting.at) : "none";
+    std::string at = setting.at ? fmt::format("{}", *setting.at) : "none";
+    if (ends_at_other_bits(analysis, setting)) at += " to the end";
     text += fmt::format("| {} | {} | {} | {} |\n", at, mean_text(metric, setting), setting.by_seed.size(),
                         contrast_cells(metric, setting));
     if (!setting.contrast) continue;
@@ -172,8 +184,7 @@ std::string critical_table(const Analysis& analysis) {
     bars.push_back(
         {at, metric.higher_is_better ? -difference : difference, metric_difference(metric, difference)});
   }
-  text += '\n';
-  text += test_note(analysis);
+  text += '\n' + test_note(analysis) + end_note(analysis);
   if (bars.empty()) return text;
   return text + fmt::format("Lost for good, by the deficit's {}:\n\n", windows ? "start" : "length") +
          "```\n" + bar_chart(bars, 0, Charset::kUtf8) + "```\n\n";
@@ -306,7 +317,11 @@ Json to_json(const Analysis& analysis) {
             {"missing", Json::array()}};
   if (const auto& resolution = analysis.resolution)
     json["resolution"] = {{"seeds", resolution->seeds}, {"difference", or_null(resolution->difference)}};
-  for (const Setting& setting : analysis.settings) json["settings"].push_back(setting_json(setting));
+  for (const Setting& setting : analysis.settings) {
+    Json one = setting_json(setting);
+    if (analysis.study.window > 0) one["ends_at_other_bits"] = ends_at_other_bits(analysis, setting);
+    json["settings"].push_back(one);
+  }
   for (const SkippedFolder& skipped : analysis.missing)
     json["missing"].push_back({{"folder", skipped.folder.string()}, {"reason", skipped.reason}});
   if (analysis.study.kind == Study::kCritical) {

@@ -38,7 +38,7 @@ void write_suite(const fs::path& root) {
                  .steps = 800});
     }
   }
-  for (const int start : {0, 100, 200, 400, 600}) {
+  for (const int start : {0, 100, 200, 400, 640}) {
     write_run(root / "critical" / fmt::format("window-{}", start),
               {.schedule = fmt::format("window 3:8 grad=8 from={} to={}", start, start + 160), .steps = 800});
   }

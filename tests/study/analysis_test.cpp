@@ -385,6 +385,28 @@ TEST(Analysis, WindowsCountFromTheFirst) {
   EXPECT_EQ(analysis_where({0}).settings.at(0).name, "no window");
 }
 
+TEST(Analysis, AWindowThatEndsWithTrainingIsJudgedAtBitsItNeverSawAgain) {
+  const std::string note =
+      "To the end: the window ends with training, at 3 bits, and the network is judged at 8 bits, which it "
+      "never saw again.";
+  const auto analysis_of = [](const Study& study) {
+    return analyse(study, runs_of(study, "accuracy", [](const Member& m) { return 0.9 + noise(m); }));
+  };
+  const Analysis analysis = analysis_of(critical_of({}, 100, {0, 899, 900}));
+  const std::string text = to_markdown(analysis);
+  EXPECT_TRUE(contains(text, note, "\n| 0 | ", "\n| 899 | ", "\n| 900 to the end | ", "900 to the end │"));
+  const Json settings = to_json(analysis).at("settings");
+  ASSERT_EQ(settings.size(), 4u);
+  for (const Json& setting : settings)
+    EXPECT_EQ(setting.at("ends_at_other_bits"), setting.at("setting") == "window 900");
+
+  EXPECT_FALSE(contains(to_markdown(analysis_of(critical_of({}, 100, {0, 899}))), "to the end"));
+  EXPECT_FALSE(contains(to_markdown(analysis_of(critical_of({0, 900}, 0, {}))), "to the end"));
+  Study judged_low = critical_of({}, 100, {900});
+  judged_low.recipe.eval_bits = 3;
+  EXPECT_FALSE(contains(to_markdown(analysis_of(judged_low)), "to the end"));
+}
+
 TEST(Analysis, DamageThatGrowsWithTheStartIsNoCriticalPeriod) {
   const Study study = critical_of({}, 100, {0, 200, 400, 900});
   const auto analysis_of = [&](std::map<std::int64_t, double> damage) {

@@ -26,6 +26,10 @@ const restOf = ({ variant }: Run) =>
 // With a window of no steps nothing is low: what the other windows are compared with.
 const hasNoWindow = ({ spec: { window } }: Run) => window !== undefined && window[0] === window[1];
 
+// A window that ends with training, whose network is judged at bits that it never saw again.
+const endsAtOtherBits = ({ spec: { window, low }, total_steps, result }: Run) =>
+  window !== undefined && window[1] >= (total_steps ?? Infinity) && result?.eval_bits !== low;
+
 const isCritical = ({ spec }: Run) => spec.deficit !== undefined || spec.window !== undefined;
 
 // Runs of one deficit or window, whatever else in their recipe follows from it (a longer run, later decays). Those that
@@ -137,7 +141,13 @@ function panel(context: Context, periods: Period[], title: string, width: number
           strokeOpacity: 0.7,
         },
       ),
-      Plot.dot(periods, { x: "at", y: "mean", fill: color, stroke: "var(--surface)", r: 4.5 }),
+      Plot.dot(periods, {
+        x: "at",
+        y: "mean",
+        fill: (p: Period) => (endsAtOtherBits(p.runs[0]) ? "var(--surface)" : color(p)),
+        stroke: (p: Period) => (endsAtOtherBits(p.runs[0]) ? color(p) : "var(--surface)"),
+        r: 4.5,
+      }),
     ],
   }) as PlotSvg;
   series.forEach((name, i) =>
@@ -158,6 +168,7 @@ function panel(context: Context, periods: Period[], title: string, width: number
       `${period.kind === "deficit" ? "first" : "from step"} ${grouped(period.at)}${period.kind === "deficit" ? " steps" : ""}`,
       `${metric} ${metricText(metric, period.mean)}${period.count > 1 ? ` ± ${spreadText(metric, period.deviation)}` : ""}`,
       plural(period.count, "seed"),
+      ...(endsAtOtherBits(period.runs[0]) ? ["ends with training: judged at bits never seen again"] : []),
     ],
   }));
   return { svg, points };
@@ -223,7 +234,7 @@ export function critical(context: Context): Figure {
   return new Figure({
     id: "critical",
     title: "Critical periods",
-    note: "The final metric after low precision for the first R steps (deficit), or in a window of steps; bars are one standard deviation over seeds. The dashed line is training of the same length without.",
+    note: "The final metric after low precision for the first R steps (deficit), or in a window of steps; bars are one standard deviation over seeds. The dashed line is training of the same length without. A hollow point is a window that ends with training: its network is judged at bits that it never saw again.",
     draw: (width) => draw(context, width),
     csv: () => csv(context),
   });

@@ -190,6 +190,8 @@ test("critical periods and landscapes have the runs' numbers", async () => {
       new RegExp(row.kind === "deficit" ? `steps=${row.start_or_R}$` : `from=${row.start_or_R} `),
     );
   }
+  const hollow = page.locator('#critical svg circle[fill="var(--surface)"]');
+  assert.equal(await hollow.count(), 1, "the window that ends with training");
   const landscape = parseCsv((await download(page, "Save Loss landscapes as CSV")).text);
   assert.equal(landscape.length, 2 * 25 * 25);
 });
