@@ -256,13 +256,13 @@ std::optional<CriticalPeriod> period_of_windows(const Analysis& analysis) {
 bool is_better(const Metric& metric, double a, double b) { return metric.higher_is_better ? a > b : a < b; }
 
 int judged_bits(const Analysis& analysis, const Setting& setting) {
-  const int asked = analysis.study.recipe.eval_bits;
+  const int asked = analysis.study.recipe.precision.eval_bits;
   return asked >= 0 ? asked : setting.schedule.highest().forward;
 }
 
 bool ends_at_other_bits(const Analysis& analysis, const Setting& setting) {
   const Study& study = analysis.study;
-  return study.window > 0 && setting.at && *setting.at + study.window >= study.recipe.steps &&
+  return study.window > 0 && setting.at && *setting.at + study.window >= study.recipe.training.steps &&
          judged_bits(analysis, setting) != setting.schedule.bits.low;
 }
 

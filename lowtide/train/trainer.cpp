@@ -4,6 +4,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/version.h>
 
 #include <cmath>
 #include <ctime>
