@@ -24,11 +24,11 @@ void print_table(const StepBenchOptions& options, const std::vector<StepTiming>&
              timings[0].item_name, at::get_num_threads(), options.bits.forward, options.bits.backward,
              options.recompute ? ", recompute" : "");
   fmt::print("{}\n", timings[0].data.empty() ? "" : timings[0].data + "\n");
-  fmt::print("{:<12} {:>10} {:>10} {:>12} {:>14}\n", "engine", "ms", "fastest", timings[0].item_name + "/s",
+  fmt::print("{:<16} {:>10} {:>10} {:>12} {:>14}\n", "engine", "ms", "fastest", timings[0].item_name + "/s",
              "peak MiB");
   for (const StepTiming& timing : timings) {
-    fmt::print("{:<12} {:>10.1f} {:>10.1f} {:>12.0f} {:>14.1f}   {:.2f} x the time of {}\n", timing.engine,
-               timing.milliseconds, timing.fastest,
+    fmt::print("{:<16} {:>10.1f} {:>10.1f} {:>12.0f} {:>14.1f}   {:.2f} x the time of {}\n",
+               timing.engine + (timing.tf32 ? " (TF32)" : ""), timing.milliseconds, timing.fastest,
                1000.0 * static_cast<double>(timing.items) / timing.milliseconds,
                static_cast<double>(timing.peak_bytes) / (1 << 20),
                timing.milliseconds / timings[0].milliseconds, timings[0].engine);
@@ -38,8 +38,10 @@ void print_table(const StepBenchOptions& options, const std::vector<StepTiming>&
 Json to_json(const StepBenchOptions& options, const std::vector<StepTiming>& timings) {
   Json engines = Json::object();
   for (const StepTiming& timing : timings) {
-    engines[timing.engine] = {
-        {"ms", timing.milliseconds}, {"fastest_ms", timing.fastest}, {"peak_bytes", timing.peak_bytes}};
+    engines[timing.engine] = {{"ms", timing.milliseconds},
+                              {"fastest_ms", timing.fastest},
+                              {"peak_bytes", timing.peak_bytes},
+                              {"tf32", timing.tf32}};
   }
   return {{"model", model_of(options)},
           {"batch", options.recipe ? options.recipe->training.batch : options.batch},
@@ -126,7 +128,10 @@ int bench_command(int argc, char** argv) {
       app.add_option("--batch", options.batch, "images a step; default with --recipe: as it says")
           ->capture_default_str()
           ->check(CLI::PositiveNumber);
-  app.add_option("--engines", engines, "step: comma-separated: fp32 (no quantisation), simulated, integer")
+  app.add_option(
+         "--engines", engines,
+         "step: comma-separated: fp32 (no quantisation; on cuda with TF32, as users of PyTorch have it), "
+         "simulated, integer")
       ->capture_default_str();
   app.add_option("--bits", options.bits.forward, "forward bits")
       ->capture_default_str()

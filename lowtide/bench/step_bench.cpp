@@ -28,6 +28,7 @@ class Candidate {
  public:
   virtual ~Candidate() = default;
   void step() {
+    allow_tf32(tf32_);
     model().zero_grad(/*set_to_none=*/true);
     compute_gradients();
     optimizer_->step(0.01, halted_);
@@ -35,6 +36,7 @@ class Candidate {
     if (halted_.device().is_cuda()) torch::cuda::synchronize();
   }
   void forget_gradients() { model().zero_grad(/*set_to_none=*/true); }
+  bool tf32() const { return tf32_; }
   virtual std::int64_t items() const = 0;
   virtual std::string item_name() const = 0;
   virtual std::string data() const { return ""; }
@@ -45,11 +47,13 @@ class Candidate {
   virtual void compute_gradients() = 0;
   void prepare(const Recipe& recipe, Bits bits) {
     execution().bits = bits;
+    tf32_ = recipe.running.device == "cuda" && recipe.running.tf32;
     optimizer_ = make_optimizer(recipe.training, model());
     halted_ = torch::zeros({}, torch::TensorOptions(torch::kBool).device(model().parameters()[0].device()));
   }
 
  private:
+  bool tf32_ = false;
   torch::Tensor halted_;  // never true: every step is made whole
   std::unique_ptr<Optimizer> optimizer_;
 };
@@ -122,6 +126,7 @@ Recipe recipe_for(const StepBenchOptions& options, const std::string& engine) {
   recipe.precision.engine = engine == "fp32" ? "simulated" : engine;
   recipe.precision.recompute = options.recompute;
   recipe.running.device = options.device;
+  if (engine == "fp32") recipe.running.tf32 = true;
   return recipe;
 }
 
@@ -172,6 +177,7 @@ std::vector<StepTiming> bench_step(const StepBenchOptions& options) {
     Candidate& candidate = *candidates.back();
     for (int i = 0; i < kWarmUpSteps; ++i) candidate.step();
     timings.push_back({.engine = engine,
+                       .tf32 = candidate.tf32(),
                        .data = candidate.data(),
                        .items = candidate.items(),
                        .item_name = candidate.item_name(),

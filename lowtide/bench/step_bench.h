@@ -25,6 +25,7 @@ struct StepBenchOptions {
 
 struct StepTiming {
   std::string engine;
+  bool tf32 = false;       // on CUDA, of libtorch's products
   std::string data;        // in words, where it is a recipe's
   std::int64_t items = 0;  // a step
   std::string item_name;
@@ -35,7 +36,7 @@ struct StepTiming {
 
 // Times whole training steps (forward, backward, update) on made-up images, or as a recipe has them (on a drawn graph where
 // its own is not there: see make_task_or_drawn). Each round times every engine once, so that the machine's noise hits all
-// alike; "fp32" is the unquantised network on libtorch.
+// alike; "fp32" is the unquantised network on libtorch, on CUDA with TF32, as users of PyTorch have it.
 std::vector<StepTiming> bench_step(const StepBenchOptions& options);
 
 }  // namespace lowtide

@@ -64,8 +64,8 @@ Json determining_keys(const Recipe& recipe) {
   Json json = to_json(recipe);
   for (const RecipeKey& key : recipe_keys(copy)) {
     // Among other evaluations is another best.
-    const bool determines =
-        key.group != kRunningGroup || (key.name == "eval-every" && chooses_best(recipe.training));
+    const bool determines = (key.group != kRunningGroup && key.group != kDeviceGroup) ||
+                            (key.name == "eval-every" && chooses_best(recipe.training));
     if (!determines) json.erase(key.name);
   }
   return json;

@@ -39,6 +39,7 @@ struct RecipeKey {
   std::string_view group{};  // in help and in printed recipes
 };
 
+constexpr std::string_view kDeviceGroup = "Device (changes how floats are rounded)";
 constexpr std::string_view kRunningGroup = "Running (does not change what is computed)";
 
 // Every key, in the order of help and of printed recipes. The recipe must outlive them.

@@ -107,9 +107,13 @@ struct TrainingOptions {
   }
 };
 
-// How it runs: none of these changes a result, but eval_every where a run chooses by its evaluations.
+// How it runs.
 struct RunningOptions {
+  // What rounds floats. A run may go on with others, and then is not the one that was never interrupted.
   std::string device = "cpu";
+  bool tf32 = false;
+
+  // None of these changes a result, but eval_every where a run chooses by its evaluations.
   int threads = 0;
   int loader_threads = 0;
   std::int64_t log_every = 100;

@@ -24,7 +24,13 @@ torch::Device device_of(const RunningOptions& running) {
   return torch::kCUDA;
 }
 
+void allow_tf32(bool allowed) {
+  at::globalContext().setAllowTF32CuDNN(allowed);
+  at::globalContext().setAllowTF32CuBLAS(allowed);
+}
+
 std::shared_ptr<Execution> make_execution(const Recipe& recipe) {
+  allow_tf32(recipe.running.device == "cuda" && recipe.running.tf32);
   auto execution = std::make_shared<Execution>();
   execution->engine = make_engine(choose_engine(recipe.precision.engine, recipe.running.device));
   execution->seed = recipe.training.seed;

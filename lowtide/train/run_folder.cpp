@@ -126,6 +126,34 @@ void RunFolder::change_length(const TrainingOptions& training) {
   write_atomically(paths_.run(), run.dump(2) + "\n");
 }
 
+std::string device_name(const Recipe& recipe) {
+  const RunningOptions& running = recipe.running;
+  return running.device + (running.device == "cuda" && running.tf32 ? " with TF32" : "");
+}
+
+std::optional<std::string> RunFolder::change_device(const Recipe& recipe, std::int64_t step) {
+  constexpr const char* kKey = "device_changes";
+  Json run = read_run_file(paths_.run());
+  std::string was = device_name(read_run_recipe(paths_)), is = device_name(recipe);
+  Json changes = Json::array();
+  try {
+    for (const Json& change : run.value(kKey, Json::array())) {
+      if (change.at("step").get<std::int64_t>() >= step) continue;  // of steps that are made anew
+      was = change.at("device");
+      changes.push_back(change);
+    }
+  } catch (const Json::exception&) {
+    throw UserError(fmt::format("{}: {} is {}, not a list of steps and devices; the file is damaged",
+                                paths_.run().string(), kKey, run.at(kKey).dump()));
+  }
+  if (was != is) changes.push_back({{"step", step}, {"device", is}});
+  if (changes != run.value(kKey, Json::array())) {
+    run[kKey] = changes;
+    write_atomically(paths_.run(), run.dump(2) + "\n");
+  }
+  return was != is ? std::optional(was) : std::nullopt;
+}
+
 void RunFolder::append(const Json& line, Split split) {
   metrics_->append(line);
   for (const auto& [key, value] : line.items()) {

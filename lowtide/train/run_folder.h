@@ -50,6 +50,9 @@ Json read_run_file(const std::filesystem::path& path);
 // The recipe in run.json; UserError where that is missing, damaged or of another format.
 Recipe read_run_recipe(const RunPaths& paths);
 
+// "cpu", "cuda", "cuda with TF32"
+std::string device_name(const Recipe& recipe);
+
 // A run folder that this process writes to, and no other: a second one is refused.
 class RunFolder {
  public:
@@ -64,6 +67,10 @@ class RunFolder {
 
   // The run gets the recipe's number of steps: what told its end is removed, run.json says the new length.
   void change_length(const TrainingOptions& training);
+
+  // The run goes on from `step` with the recipe's device. Where that is not the one it had, run.json says so from now on, and
+  // the former is returned in words.
+  std::optional<std::string> change_device(const Recipe& recipe, std::int64_t step);
 
   // One object a line; numbers also go to TensorBoard as SPLIT/KEY.
   void log(const TrainingLine& line) { append(to_json(line), Split::kTrain); }

@@ -241,6 +241,7 @@ TEST_F(Program, BenchTimesARecipeWithChanges) {
   const Json json = Json::parse(bench.out);
   EXPECT_EQ(json.at("items_a_step"), 2);
   EXPECT_GT(json.at("engines").at("fp32").at("ms").get<double>(), 0);
+  EXPECT_FALSE(json.at("engines").at("fp32").at("tf32").get<bool>()) << "of a GPU alone";
   EXPECT_FALSE(json.at("data").get<std::string>().empty());
   expect_mistake({"bench", "step", "--recipe", recipe_.string(), "--nosuch", "1"}, "--nosuch");
   expect_mistake({"bench", "step", "--data-dir", "x"}, "--data-dir is not known without --recipe");

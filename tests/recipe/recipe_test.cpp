@@ -103,11 +103,13 @@ TEST(RecipeDifferences, AreTheKeysThatMakeAResult) {
   EXPECT_TRUE(differences(Recipe(), Recipe()).empty());
   Recipe other;
   other.running.threads = 7;
-  other.running.device = "cuda";
   other.running.log_every = other.running.eval_every = other.running.checkpoint_every = 1;
   other.running.keep_checkpoints = 1;
   other.running.loader_threads = 4;
   EXPECT_TRUE(differences(Recipe(), other).empty()) << "none of these changes a result";
+  other.running.device = "cuda";
+  other.running.tf32 = true;
+  EXPECT_TRUE(differences(Recipe(), other).empty()) << "a run may go on with these, and says so";
   other.training.lr = 1;
   other.training.seed = 2;
   EXPECT_EQ(differences(Recipe(), other), (std::vector<std::string>{"lr", "seed"}));

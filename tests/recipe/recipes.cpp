@@ -94,6 +94,7 @@ Recipe unusual_recipe() {
   r.training.patience = 5;
   r.training.seed = std::numeric_limits<std::int64_t>::max();  // the largest whole number of TOML
   r.running.device = "cuda";
+  r.running.tf32 = true;
   r.running.threads = 3;
   r.running.loader_threads = 2;
   r.running.log_every = 7;

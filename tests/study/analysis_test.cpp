@@ -403,7 +403,7 @@ TEST(Analysis, AWindowThatEndsWithTrainingIsJudgedAtBitsItNeverSawAgain) {
   EXPECT_FALSE(contains(to_markdown(analysis_of(critical_of({}, 100, {0, 899}))), "to the end"));
   EXPECT_FALSE(contains(to_markdown(analysis_of(critical_of({0, 900}, 0, {}))), "to the end"));
   Study judged_low = critical_of({}, 100, {900});
-  judged_low.recipe.eval_bits = 3;
+  judged_low.recipe.precision.eval_bits = 3;
   EXPECT_FALSE(contains(to_markdown(analysis_of(judged_low)), "to the end"));
 }
 

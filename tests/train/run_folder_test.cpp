@@ -193,6 +193,54 @@ TEST_F(RunFolders, CheckpointsAreNamedSoThatTheySort) {
 
 TEST_F(RunFolders, AFolderWithoutCheckpointsHasNone) { EXPECT_TRUE(checkpoint_steps(paths_).empty()); }
 
+// What a resume notes: the device from a step on, where it is another than before.
+class DeviceChanges : public RunFolders {
+ protected:
+  DeviceChanges() { RunFolder::create(paths_.folder, {{"format", 1}, {"recipe", to_json(Recipe())}}); }
+
+  std::optional<std::string> go_on(std::int64_t step, const std::string& device, bool tf32 = false) {
+    Recipe recipe;
+    recipe.running.device = device;
+    recipe.running.tf32 = tf32;
+    return RunFolder::resume(paths_.folder, step).change_device(recipe, step);
+  }
+  Json noted() const { return read_run_file(paths_.run()).value("device_changes", Json()); }
+};
+
+TEST_F(DeviceChanges, NoneOnTheSameDevice) {
+  EXPECT_EQ(go_on(10, "cpu"), std::nullopt);
+  EXPECT_EQ(go_on(20, "cpu", /*tf32=*/true), std::nullopt) << "a CPU has none";
+  EXPECT_EQ(noted(), Json());
+}
+
+TEST_F(DeviceChanges, AreToldWithTheFormerAndNoted) {
+  EXPECT_EQ(go_on(10, "cuda"), "cpu");
+  EXPECT_EQ(go_on(20, "cuda"), std::nullopt);
+  EXPECT_EQ(go_on(30, "cuda", /*tf32=*/true), "cuda");
+  EXPECT_EQ(go_on(40, "cpu"), "cuda with TF32");
+  EXPECT_EQ(noted(), (Json{{{"step", 10}, {"device", "cuda"}},
+                           {{"step", 30}, {"device", "cuda with TF32"}},
+                           {{"step", 40}, {"device", "cpu"}}}));
+}
+
+TEST_F(DeviceChanges, OfStepsThatAreMadeAnewAreForgotten) {
+  go_on(10, "cuda");
+  go_on(30, "cpu");
+  EXPECT_EQ(go_on(20, "cuda"), std::nullopt) << "as it had been at step 20";
+  EXPECT_EQ(noted(), (Json{{{"step", 10}, {"device", "cuda"}}}));
+  EXPECT_EQ(go_on(10, "cuda"), "cpu");
+  EXPECT_EQ(noted(), (Json{{{"step", 10}, {"device", "cuda"}}}));
+}
+
+TEST_F(DeviceChanges, ThatAreDamagedAreTold) {
+  for (const Json& damage : {Json(5), Json{{{"step", "ten"}, {"device", "cuda"}}}, Json{{{"step", 1}}}}) {
+    Json run = read_run_file(paths_.run());
+    run["device_changes"] = damage;
+    write_atomically(paths_.run(), std::string_view(run.dump()));
+    EXPECT_TRUE(contains(user_error([&] { go_on(10, "cpu"); }), "run.json", "device_changes is", "damaged"));
+  }
+}
+
 TEST_F(RunFolders, ADamagedRunFileIsTold) {
   const auto reading = [&] { return user_error([&] { read_run_file(paths_.run()); }); };
   EXPECT_TRUE(contains(reading(), paths_.run().string(), "no such file"));
