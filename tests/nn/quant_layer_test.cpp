@@ -1,6 +1,7 @@
 #include "lowtide/nn/quant_layer.h"
 
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
 #include <functional>
 
@@ -50,9 +51,7 @@ const std::vector<Kind> kKinds{
      [](const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) {
        return torch::conv2d(x, weight, bias, 2, 1, 1, 2);
      },
-     [](torch::nn::Module& layer, const torch::Tensor& x) {
-       return layer.as<QuantConv2dImpl>()->forward(x);
-     },
+     [](torch::nn::Module& layer, const torch::Tensor& x) { return layer.as<QuantConv2dImpl>()->forward(x); },
      false},
     {"linear",
      {7, 13},

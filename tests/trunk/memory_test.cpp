@@ -32,7 +32,7 @@ TEST_P(TrunkMemory, AStepTakesNothingFromTheSystemAfterTheFirst) {
       normal({32, 16, 32, 32}, 1).contiguous(torch::MemoryFormat::ChannelsLast).requires_grad_();
   const auto step = [&] {
     owner.zero_grad();
-    x.mutable_grad() = {};
+    x.mutable_grad().reset();
     trunk.forward(x).value.sum().backward();
     ++execution->step;
   };
