@@ -1,3 +1,5 @@
+#include <torch/autograd.h>
+
 #include "lowtide/models/graph_network.h"
 #include "lowtide/models/initialise.h"
 #include "lowtide/nn/quant_gat_conv.h"
