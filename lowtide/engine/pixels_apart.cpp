@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "lowtide/quant/pieces.h"
+#include "lowtide/base/parallel.h"
 
 namespace lowtide {
 namespace {
@@ -21,7 +21,7 @@ at::Tensor bytes_apart(const at::Tensor& code, const std::array<std::int64_t, 2>
                               code.options().memory_format(at::MemoryFormat::ChannelsLast));
   const std::int64_t rows = kept.size(2), cols = kept.size(3);
   constexpr std::int64_t kPixelsAThread = 4096;  // 10 µs with 16 channels, more with more
-  for_each_piece(kept.size(0), kPixelsAThread / (rows * cols), [&](std::int64_t item) {
+  parallel_for(kept.size(0), kPixelsAThread / (rows * cols), [&](std::int64_t item) {
     const std::uint8_t* from = code.data_ptr<std::uint8_t>() + item * image;
     std::uint8_t* to = kept.data_ptr<std::uint8_t>() + item * rows * cols * channels;
     for (std::int64_t row = 0; row < rows; ++row) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "lowtide/base/parallel.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/base/torch.h"
-#include "lowtide/quant/pieces.h"
 
 namespace lowtide {
 namespace {
@@ -40,7 +40,7 @@ struct PixelMean : torch::autograd::Function<PixelMean> {
         at::empty({x.size(0), channels}, x.options().memory_format(at::MemoryFormat::Contiguous));
     const float* from = x.data_ptr<float>();
     float* to = mean.data_ptr<float>();
-    for_each_piece(x.size(0), kElementsAThread / (pixels * channels), [&](std::int64_t item) {
+    parallel_for(x.size(0), kElementsAThread / (pixels * channels), [&](std::int64_t item) {
       average(from + item * pixels * channels, pixels, channels, to + item * channels);
     });
     return mean;
@@ -54,7 +54,7 @@ struct PixelMean : torch::autograd::Function<PixelMean> {
     at::Tensor dx = at::empty(sizes, gradient.options().memory_format(at::MemoryFormat::ChannelsLast));
     const float* from = gradient.data_ptr<float>();
     float* to = dx.data_ptr<float>();
-    for_each_piece(sizes[0], kElementsAThread / (pixels * channels), [&](std::int64_t item) {
+    parallel_for(sizes[0], kElementsAThread / (pixels * channels), [&](std::int64_t item) {
       spread(from + item * channels, pixels, channels, to + item * pixels * channels);
     });
     return {dx};

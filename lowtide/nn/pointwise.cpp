@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "lowtide/base/parallel.h"
 #include "lowtide/base/torch.h"
-#include "lowtide/quant/pieces.h"
 
 namespace lowtide {
 namespace {
@@ -14,7 +14,7 @@ constexpr std::int64_t kChunk = 16384;
 // compute(first, count) for every chunk. What libtorch does inside is done by one thread.
 template <typename Compute>
 void for_each_chunk(std::int64_t elements, const Compute& compute) {
-  for_each_piece((elements + kChunk - 1) / kChunk, 2, [&](std::int64_t chunk) {
+  parallel_for((elements + kChunk - 1) / kChunk, 2, [&](std::int64_t chunk) {
     const at::NoGradGuard no_grad;  // a thread's own matter
     const std::int64_t first = chunk * kChunk;
     compute(first, std::min(kChunk, elements - first));

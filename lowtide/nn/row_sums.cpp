@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "lowtide/base/parallel.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/base/torch.h"
-#include "lowtide/quant/pieces.h"
 
 namespace lowtide {
 namespace {
@@ -52,9 +52,9 @@ at::Tensor sum_on_cpu(const at::Tensor& x, const float* weight) {
   const std::int64_t chunks = (rows + chunk_rows - 1) / chunk_rows;
   std::vector<float> partial(static_cast<std::size_t>(chunks * columns));
   const float* values = x.data_ptr<float>();
-  const std::int64_t least =
+  const std::int64_t grain =
       std::max<std::int64_t>(1, kChunksPerThread * kChunkElements / (chunk_rows * columns));
-  for_each_piece(chunks, least, [&](std::int64_t chunk) {
+  parallel_for(chunks, grain, [&](std::int64_t chunk) {
     const std::int64_t first = chunk * chunk_rows, count = std::min(chunk_rows, rows - first);
     float* to = partial.data() + chunk * columns;
     if (weight != nullptr) {
@@ -64,7 +64,7 @@ at::Tensor sum_on_cpu(const at::Tensor& x, const float* weight) {
     }
   });
   float* to = sum.data_ptr<float>();
-  for_each_piece((columns + kColumnBlock - 1) / kColumnBlock, kChunksPerThread, [&](std::int64_t block) {
+  parallel_for((columns + kColumnBlock - 1) / kColumnBlock, kChunksPerThread, [&](std::int64_t block) {
     const std::int64_t first = block * kColumnBlock;
     join(partial.data() + first, chunks, columns, std::min(kColumnBlock, columns - first), to + first);
   });

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <vector>
 
+#include "lowtide/base/parallel.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/quant/extremes.h"
 #include "lowtide/quant/noise.h"
 #include "lowtide/quant/noise_fill.h"
-#include "lowtide/quant/pieces.h"
 #include "lowtide/quant/quantizer_kernels.h"
 
 namespace lowtide {
@@ -114,8 +114,8 @@ constexpr std::int64_t kChunksAThread = 16;
 template <typename Chunk>
 void for_each_chunk(std::int64_t n, const Chunk& chunk) {
   const std::int64_t chunks = (n + kChunk - 1) / kChunk;
-  for_each_piece(chunks, kChunksAThread,
-                 [&](std::int64_t i) { chunk(i * kChunk, std::min(n, (i + 1) * kChunk)); });
+  parallel_for(chunks, kChunksAThread,
+               [&](std::int64_t i) { chunk(i * kChunk, std::min(n, (i + 1) * kChunk)); });
 }
 
 void measure_range(const RangeArguments& a, void*) {

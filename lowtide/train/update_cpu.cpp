@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/parallel.h"
 #include "lowtide/base/simd.h"
-#include "lowtide/quant/pieces.h"
 #include "lowtide/train/update.h"
 
 namespace lowtide::cpu {
@@ -46,8 +46,8 @@ at::Tensor laid_out_as(const at::Tensor& parameter, const at::Tensor& tensor) {
 template <typename Span>
 void for_each_span(std::int64_t n, const Span& span) {
   constexpr std::int64_t kSpan = 8192, kSpansAThread = 4;  // fewer are not worth waking a thread
-  for_each_piece((n + kSpan - 1) / kSpan, kSpansAThread,
-                 [&](std::int64_t i) { span(i * kSpan, std::min(kSpan, n - i * kSpan)); });
+  parallel_for((n + kSpan - 1) / kSpan, kSpansAThread,
+               [&](std::int64_t i) { span(i * kSpan, std::min(kSpan, n - i * kSpan)); });
 }
 
 float* state_of(const at::Tensor& parameter, const at::Tensor& state) {

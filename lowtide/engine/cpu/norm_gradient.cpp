@@ -282,7 +282,7 @@ Range MapBackward::range_of_gradient(const Terms& terms) const {
   const auto look_at = [&](const std::vector<std::size_t>& chunks) {
     const std::size_t before = met.size();
     met.resize(before + chunks.size(), Extremes::of_none());
-    for_each_piece(static_cast<std::int64_t>(chunks.size()), 1, [&](std::int64_t i) {
+    parallel_for(static_cast<std::int64_t>(chunks.size()), 1, [&](std::int64_t i) {
       const auto k = static_cast<std::size_t>(i);
       const auto chunk = static_cast<std::int64_t>(chunks[k]);
       compute(terms.from(layout_->begin(chunk)), layout_->length(chunk), layout_->period, *tables_, nullptr,

@@ -10,10 +10,10 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/lanes.h"
+#include "lowtide/base/parallel.h"
 #include "lowtide/engine/cpu/norm_kernels.h"
 #include "lowtide/quant/extremes.h"
 #include "lowtide/quant/one_number.h"
-#include "lowtide/quant/pieces.h"
 
 // How the kernels around a convolution walk through memory; for norm_*.cpp alone.
 
@@ -88,8 +88,8 @@ struct Layout {
 template <typename Chunk>
 void for_each_chunk(const Layout& layout, const Chunk& chunk) {
   constexpr std::int64_t kElementsAThread = 32768;  // some 10 µs of work: less is not worth waking a thread
-  const std::int64_t least = kElementsAThread / layout.length(0);
-  for_each_piece(layout.chunks, least, [&](std::int64_t i) { chunk(i, layout.begin(i), layout.length(i)); });
+  const std::int64_t grain = kElementsAThread / layout.length(0);
+  parallel_for(layout.chunks, grain, [&](std::int64_t i) { chunk(i, layout.begin(i), layout.length(i)); });
 }
 
 // The constants of a ChannelMap for every lane of a period.

@@ -1,13 +1,13 @@
 #include <vector>
 
 #include "lowtide/base/lanes.h"
+#include "lowtide/base/parallel.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/dense.h"
 #include "lowtide/engine/integer/products.h"
 #include "lowtide/engine/integer/weight_classes.h"
-#include "lowtide/quant/pieces.h"
 
 // The input gradient of a convolution with a wide kernel, one output channel at a time: the kernel's columns of one
 // row are a quad, so that three instructions sum a 3×3 kernel as integers, and a fourth scales the sum and adds it.
@@ -131,13 +131,13 @@ class ScaledGradient {
   }
 
   void run(const at::Tensor& dx, bool adds, ImageWatcher* watcher) const {
-    const std::int64_t pieces = shape_.input[0] * shape_.groups;
-    const std::int64_t least = shape_.macs() * shape_.input[0] < 2'000'000 ? pieces : 1;
+    const std::int64_t tasks = shape_.input[0] * shape_.groups;
+    const std::int64_t grain = shape_.macs() * shape_.input[0] < 2'000'000 ? tasks : 1;
     if (shape_.groups > 1) watcher = nullptr;
     if (watcher) watcher->begin(dx);
-    for_each_piece(pieces, least, [&](std::int64_t piece) {
-      work(piece / shape_.groups, piece % shape_.groups, dx.data_ptr<float>(), adds, watcher);
-      if (watcher) watcher->image(piece);
+    parallel_for(tasks, grain, [&](std::int64_t task) {
+      work(task / shape_.groups, task % shape_.groups, dx.data_ptr<float>(), adds, watcher);
+      if (watcher) watcher->image(task);
     });
   }
 

@@ -1,13 +1,13 @@
 #include <mutex>
 #include <vector>
 
+#include "lowtide/base/parallel.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/dense.h"
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/products.h"
 #include "lowtide/engine/integer/tiled_weight_gradient.h"
 #include "lowtide/engine/integer/winograd_weight_gradient.h"
-#include "lowtide/quant/pieces.h"
 
 // dw[o][c][tap] is a sum over all pixels of all images: the error of channel o against the input of channel c, shifted
 // by the tap. Lanes are output channels, quads neighbouring columns of a row; the shifted inputs are streams that
@@ -64,9 +64,9 @@ class GroupSums {
   std::vector<std::int64_t> sums(const GroupCodes& codes) const {
     std::vector<std::int64_t> total(
         static_cast<std::size_t>(g_.streams() * g_.shifts() * g_.vectors * kLanes));
-    // Eight pieces keep as many threads busy.
-    constexpr std::int64_t kEnoughPieces = 8;
-    if (g_.items / images_at_once() >= kEnoughPieces) {
+    // Eight tasks keep as many threads busy.
+    constexpr std::int64_t kEnoughTasks = 8;
+    if (g_.items / images_at_once() >= kEnoughTasks) {
       by_images(codes, total);
     } else {
       by_tiles(codes, total);
@@ -81,10 +81,10 @@ class GroupSums {
     int streams;
   };
 
-  // Pieces of any kind that a thread is woken for.
-  std::int64_t least() const { return g_.shape.macs() * g_.items < 2'000'000 ? g_.items * 1000 : 1; }
+  // Tasks of any kind that a thread is woken for.
+  std::int64_t grain() const { return g_.shape.macs() * g_.items < 2'000'000 ? g_.items * 1000 : 1; }
 
-  // An eighth of a second-level cache: pieces small enough to be shared out evenly. But each piece adds all its sums to
+  // An eighth of a second-level cache: tasks small enough to be shared out evenly. But each adds all its sums to
   // the total, through memory: it is to have some thousand terms to each.
   std::int64_t images_at_once() const {
     constexpr std::int64_t kCacheBytes = 128 * 1024, kTerms = 1024;
@@ -96,13 +96,13 @@ class GroupSums {
   // Every thread packs some images and sums all tiles over them while they are in its cache.
   void by_images(const GroupCodes& codes, std::vector<std::int64_t>& total) const {
     std::mutex adding;  // the order does not matter to sums of integers
-    const std::int64_t at_once = images_at_once(), pieces = (g_.items + at_once - 1) / at_once;
-    Pieces(pieces, least()).share_out([&](Pieces::Share& share) {
+    const std::int64_t at_once = images_at_once(), tasks = (g_.items + at_once - 1) / at_once;
+    TaskQueues(tasks, grain()).run([&](TaskQueues::Worker& worker) {
       thread_local Packed packed;
       reserve(packed, at_once);
       std::vector<std::int64_t> mine(total.size());
-      while (const std::optional<std::int64_t> piece = share.next()) {
-        const std::int64_t first = *piece * at_once, count = std::min(at_once, g_.items - first);
+      while (const std::optional<std::int64_t> task = worker.next_task()) {
+        const std::int64_t first = *task * at_once, count = std::min(at_once, g_.items - first);
         for (std::int64_t i = 0; i < count; ++i) pack(codes, first + i, packed, i);
         for (const Tile& tile : list_) work(tile, packed, count, mine.data());
       }
@@ -115,8 +115,8 @@ class GroupSums {
   void by_tiles(const GroupCodes& codes, std::vector<std::int64_t>& total) const {
     Packed packed;
     reserve(packed, g_.items);
-    for_each_piece(g_.items, least(), [&](std::int64_t item) { pack(codes, item, packed, item); });
-    for_each_piece(static_cast<std::int64_t>(list_.size()), least(), [&](std::int64_t i) {
+    parallel_for(g_.items, grain(), [&](std::int64_t item) { pack(codes, item, packed, item); });
+    parallel_for(static_cast<std::int64_t>(list_.size()), grain(), [&](std::int64_t i) {
       work(list_[static_cast<std::size_t>(i)], packed, g_.items, total.data());
     });
   }
@@ -229,8 +229,8 @@ void write_values(const ConvShape& shape, const GradientSums& edges, std::int64_
   const std::int64_t inputs = shape.weight[1], outputs = shape.weight[0] / shape.groups;
   float* out = dw.data_ptr<float>() + group * outputs * places * inputs;
   constexpr std::int64_t kValuesAThread = 10'000;  // fewer are not worth waking a thread
-  const std::int64_t least = std::max<std::int64_t>(1, kValuesAThread / (inputs * places));
-  at::parallel_for(0, outputs, least, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t grain = std::max<std::int64_t>(1, kValuesAThread / (inputs * places));
+  at::parallel_for(0, outputs, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {
       for (std::int64_t place = 0; place < places; ++place) {
         float* to = out + (o * places + place) * inputs;

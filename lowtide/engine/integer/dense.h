@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "lowtide/base/fetch.h"
+#include "lowtide/base/parallel.h"
 #include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/engine/integer/pack.h"
 #include "lowtide/engine/integer/plan.h"
 #include "lowtide/engine/integer/scratch.h"
 #include "lowtide/engine/integer/tiles.h"
-#include "lowtide/quant/pieces.h"
 
 // The walk that a convolution's output and its input gradient have in common: pack an image, sum the tiles row by
 // row, hand each row of integer sums to whoever makes floats of them.
@@ -114,31 +114,31 @@ class DenseWalk {
     const std::int64_t rows = plan_.rows_of_longest_phase();
     const std::int64_t stretch = rows_at_once(rows);
     const std::int64_t stretches = (rows + stretch - 1) / stretch;
-    const std::int64_t pieces = call_.items * call_.groups * stretches;
+    const std::int64_t tasks = call_.items * call_.groups * stretches;
     // A core does some 200 products of bytes a nanosecond: below two million it is done before a second is awake.
-    const std::int64_t least = macs < 2'000'000 ? pieces : 1;
-    watcher_ = pieces == call_.items ? call_.watcher : nullptr;
+    const std::int64_t grain = macs < 2'000'000 ? tasks : 1;
+    watcher_ = tasks == call_.items ? call_.watcher : nullptr;
     if (watcher_) watcher_->begin(call_.out);
-    Pieces(pieces, least).share_out([&](Pieces::Share& share) {
+    TaskQueues(tasks, grain).run([&](TaskQueues::Worker& worker) {
       const TileUse use(tiles_);
-      while (const std::optional<std::int64_t> piece = share.next()) {
-        const std::int64_t first = *piece % stretches * stretch;
-        const std::int64_t group = *piece / stretches % call_.groups;
-        work(*piece / stretches / call_.groups, group, first, std::min(rows, first + stretch));
-        if (watcher_) watcher_->image(*piece);
+      while (const std::optional<std::int64_t> task = worker.next_task()) {
+        const std::int64_t first = *task % stretches * stretch;
+        const std::int64_t group = *task / stretches % call_.groups;
+        work(*task / stretches / call_.groups, group, first, std::min(rows, first + stretch));
+        if (watcher_) watcher_->image(*task);
       }
     });
   }
 
  private:
-  // The packed rows of a piece are to stay in the second-level cache beside the weights; and a small batch of large
+  // The packed rows of a task are to stay in the second-level cache beside the weights; and a small batch of large
   // images is cut so that several cores find work.
   std::int64_t rows_at_once(std::int64_t rows) const {
     constexpr std::int64_t kCacheBytes = 256 * 1024;
     const std::int64_t row_bytes = quads_ * kQuad * plan_.pitch();
     const std::int64_t fit = (kCacheBytes / row_bytes - plan_.tap_reach()) / plan_.row_step;
-    const std::int64_t pieces = call_.items * call_.groups;
-    const std::int64_t share = pieces >= 8 ? rows : std::max<std::int64_t>(4, rows * pieces / 8);
+    const std::int64_t tasks = call_.items * call_.groups;
+    const std::int64_t share = tasks >= 8 ? rows : std::max<std::int64_t>(4, rows * tasks / 8);
     return std::clamp<std::int64_t>(std::min(fit, share), 1, rows);
   }
 

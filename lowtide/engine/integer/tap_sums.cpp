@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "lowtide/base/lanes.h"
+#include "lowtide/base/parallel.h"
 #include "lowtide/base/simd.h"
-#include "lowtide/quant/pieces.h"
 
 namespace lowtide::integer {
 namespace {
@@ -149,9 +149,9 @@ TapSums::Part::~Part() {
 
 void TapSums::add_all() {
   // A core adds some 10 codes a nanosecond: a second thread pays from some 100,000 on.
-  Pieces(items_, 100'000 / image_codes_).share_out([&](Pieces::Share& share) {
+  TaskQueues(items_, 100'000 / image_codes_).run([&](TaskQueues::Worker& worker) {
     Part part(*this);
-    while (const std::optional<std::int64_t> item = share.next()) part.add_image(*item);
+    while (const std::optional<std::int64_t> item = worker.next_task()) part.add_image(*item);
   });
 }
 

@@ -2,10 +2,10 @@
 
 #include <mutex>
 
+#include "lowtide/base/parallel.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/dense.h"
-#include "lowtide/quant/pieces.h"
 
 namespace lowtide::integer {
 namespace {
@@ -59,18 +59,18 @@ class WeightSums {
       add_sums(lanes, lane_count, total.lanes.data());
     };
     const std::int64_t bands = (plan_.out_rows + rows_at_once_ - 1) / rows_at_once_;
-    const std::int64_t pieces = (shape_.input[0] + images_at_once_ - 1) / images_at_once_ * bands;
+    const std::int64_t tasks = (shape_.input[0] + images_at_once_ - 1) / images_at_once_ * bands;
     // As elsewhere, no thread is woken for two million products.
-    const std::int64_t least = shape_.macs() * shape_.input[0] < 2'000'000 ? pieces : 1;
-    Pieces(pieces, least).share_out([&](Pieces::Share& share) {
+    const std::int64_t grain = shape_.macs() * shape_.input[0] < 2'000'000 ? tasks : 1;
+    TaskQueues(tasks, grain).run([&](TaskQueues::Worker& worker) {
       const TileUse use(kernels_);
       thread_local Scratch<std::int32_t> product_memory, lane_memory;
       std::int32_t* products = product_memory.at_least(product_count);
       std::int32_t* lanes = lane_memory.at_least(lane_count);
       std::int64_t terms = 0;  // of each of these
-      while (const std::optional<std::int64_t> index = share.next()) {
-        const Piece piece = piece_at(*index / bands, *index % bands);
-        if (terms + piece.terms(plan_) > kMostTerms) {
+      while (const std::optional<std::int64_t> index = worker.next_task()) {
+        const Task task = task_at(*index / bands, *index % bands);
+        if (terms + task.terms(plan_) > kMostTerms) {
           add_to_total(products, lanes);
           terms = 0;
         }
@@ -78,9 +78,9 @@ class WeightSums {
           std::fill_n(products, product_count, 0);
           std::fill_n(lanes, lane_count, 0);
         }
-        terms += piece.terms(plan_);
+        terms += task.terms(plan_);
         for (std::int64_t group = 0; group < tiles_.groups; ++group) {
-          add(piece, group, products + group * tiles_.group_sums(), lanes + group * tiles_.group_lanes());
+          add(task, group, products + group * tiles_.group_sums(), lanes + group * tiles_.group_lanes());
         }
       }
       if (terms > 0) add_to_total(products, lanes);
@@ -90,7 +90,7 @@ class WeightSums {
 
  private:
   // Output rows of some images.
-  struct Piece {
+  struct Task {
     std::int64_t first_image, images, first_row, rows;
     std::int64_t terms(const Plan& plan) const { return images * rows * plan.out_cols; }
   };
@@ -100,8 +100,8 @@ class WeightSums {
   std::int64_t rows_of_remainder(std::int64_t out_rows) const {
     return out_rows + (tiles_.kernel_rows - 1) / plan_.row_step;
   }
-  std::int64_t packed_row(std::int64_t row, const Piece& piece) const {
-    return row % plan_.row_step * rows_of_remainder(piece.rows) + row / plan_.row_step;
+  std::int64_t packed_row(std::int64_t row, const Task& task) const {
+    return row % plan_.row_step * rows_of_remainder(task.rows) + row / plan_.row_step;
   }
   std::int64_t row_bytes() const { return row_quads_ * tiles_.vectors * kVectorBytes; }
   std::int64_t image_lanes(std::int64_t out_rows) const {
@@ -111,14 +111,14 @@ class WeightSums {
     return tiles_.blocks * kLanes * out_rows * row_quads_ * kQuad;
   }
 
-  // Both operands of a piece are to stay in a second-level cache, of which this is an eighth or a quarter.
+  // Both operands of a task are to stay in a second-level cache, of which this is an eighth or a quarter.
   static constexpr std::int64_t kCacheBytes = 256 * 1024;
-  static constexpr std::int64_t kEnoughPieces = 8;  // keep as many threads busy
+  static constexpr std::int64_t kEnoughTasks = 8;  // keep as many threads busy
 
   std::int64_t rows_at_once() const {
     const std::int64_t row = image_planes(1) + remainders() * row_bytes();
     const std::int64_t fit = std::min(kCacheBytes / row, kMostTerms / plan_.out_cols);
-    const std::int64_t share = std::max<std::int64_t>(4, plan_.out_rows * shape_.input[0] / kEnoughPieces);
+    const std::int64_t share = std::max<std::int64_t>(4, plan_.out_rows * shape_.input[0] / kEnoughTasks);
     return std::clamp<std::int64_t>(std::min(fit, share), 1, plan_.out_rows);
   }
 
@@ -126,77 +126,77 @@ class WeightSums {
     if (rows_at_once_ < plan_.out_rows) return 1;
     const std::int64_t image = image_planes(plan_.out_rows) + image_lanes(plan_.out_rows);
     const std::int64_t terms = kMostTerms / (plan_.out_rows * plan_.out_cols);
-    const std::int64_t share = shape_.input[0] / kEnoughPieces;
+    const std::int64_t share = shape_.input[0] / kEnoughTasks;
     return std::clamp<std::int64_t>(std::min({kCacheBytes / image, terms, share}), 1, shape_.input[0]);
   }
 
-  Piece piece_at(std::int64_t batch, std::int64_t band) const {
+  Task task_at(std::int64_t batch, std::int64_t band) const {
     const std::int64_t image = batch * images_at_once_, row = band * rows_at_once_;
     return {image, std::min(images_at_once_, shape_.input[0] - image), row,
             std::min(rows_at_once_, plan_.out_rows - row)};
   }
 
-  void add(const Piece& piece, std::int64_t group, std::int32_t* products, std::int32_t* lane_sums) const {
+  void add(const Task& task, std::int64_t group, std::int32_t* products, std::int32_t* lane_sums) const {
     thread_local Scratch<std::uint8_t> plane_memory;
     thread_local Scratch<std::int8_t> lane_memory;
-    std::uint8_t* planes = plane_memory.at_least(piece.images * image_planes(piece.rows));
-    std::int8_t* lanes = lane_memory.at_least(piece.images * image_lanes(piece.rows));
-    for (std::int64_t i = 0; i < piece.images; ++i) {
-      pack_error(piece, group, piece.first_image + i, planes + i * image_planes(piece.rows));
-      pack_input(piece, group, piece.first_image + i, lanes + i * image_lanes(piece.rows), lane_sums);
+    std::uint8_t* planes = plane_memory.at_least(task.images * image_planes(task.rows));
+    std::int8_t* lanes = lane_memory.at_least(task.images * image_lanes(task.rows));
+    for (std::int64_t i = 0; i < task.images; ++i) {
+      pack_error(task, group, task.first_image + i, planes + i * image_planes(task.rows));
+      pack_input(task, group, task.first_image + i, lanes + i * image_lanes(task.rows), lane_sums);
     }
-    multiply(piece, planes, lanes, products);
+    multiply(task, planes, lanes, products);
   }
 
-  void pack_error(const Piece& piece, std::int64_t group, std::int64_t item, std::uint8_t* to) const {
+  void pack_error(const Task& task, std::int64_t group, std::int64_t item, std::uint8_t* to) const {
     const std::int64_t step = shape_.weight[0];
-    const Plan plan = error_plan(piece.rows, plan_.out_cols);
+    const Plan plan = error_plan(task.rows, plan_.out_cols);
     const std::uint8_t* from = codes_.error + group * tiles_.outputs +
-                               (item * plan_.out_rows + piece.first_row) * plan_.out_cols * step;
+                               (item * plan_.out_rows + task.first_row) * plan_.out_cols * step;
     pack_planes(plan, PlanarLayout(plan, 1, row_quads_), {from, tiles_.outputs, step, codes_.shifts.error},
                 reinterpret_cast<std::int8_t*>(to));
   }
 
-  void pack_input(const Piece& piece, std::int64_t group, std::int64_t item, std::int8_t* to,
+  void pack_input(const Task& task, std::int64_t group, std::int64_t item, std::int8_t* to,
                   std::int32_t* lane_sums) const {
     thread_local Scratch<std::int8_t> pixel_memory;
     thread_local Scratch<std::int32_t> sum_memory;
-    const std::int64_t rows = (piece.rows - 1) * plan_.row_step + tiles_.kernel_rows;
+    const std::int64_t rows = (task.rows - 1) * plan_.row_step + tiles_.kernel_rows;
     const std::int64_t step = tiles_.inputs * tiles_.groups, pitch = plan_.pitch() * tiles_.pixel;
     std::int8_t* pixels = pixel_memory.at_least(rows * pitch + kVectorBytes);  // whole vectors are read
     std::int32_t* sums = sum_memory.at_least(tiles_.vectors * kLanes);
     const std::uint8_t* from = codes_.input + item * plan_.source_rows * plan_.source_cols * step;
     pack_pixels(plan_, {from + group * tiles_.inputs, tiles_.inputs, step, codes_.shifts.input},
-                piece.first_row * plan_.row_step, rows, pixels);
+                task.first_row * plan_.row_step, rows, pixels);
     for (std::int64_t row = 0; row < rows; ++row) {
       if (row % plan_.row_step >= tiles_.kernel_rows) continue;  // steps are wider than the kernel
       kernels_.pack_lanes({pixels + row * pitch, shape_.stride[1] * tiles_.pixel, plan_.out_cols,
-                           tiles_.vectors, to + packed_row(row, piece) * row_bytes(), sums});
-      add_lane_sums(row, piece, sums, lane_sums);
+                           tiles_.vectors, to + packed_row(row, task) * row_bytes(), sums});
+      add_lane_sums(row, task, sums, lane_sums);
     }
   }
 
   // A packed row's sums count for every kernel row that meets it.
-  void add_lane_sums(std::int64_t row, const Piece& piece, const std::int32_t* sums, std::int32_t* to) const {
+  void add_lane_sums(std::int64_t row, const Task& task, const std::int32_t* sums, std::int32_t* to) const {
     const std::int64_t lanes = tiles_.vectors * kLanes;
     for (std::int64_t kernel_row = 0; kernel_row < tiles_.kernel_rows; ++kernel_row) {
       const std::int64_t into = row - kernel_row;
-      if (into < 0 || into % plan_.row_step != 0 || into / plan_.row_step >= piece.rows) continue;
+      if (into < 0 || into % plan_.row_step != 0 || into / plan_.row_step >= task.rows) continue;
       add_sums(sums, lanes, to + kernel_row * lanes);
     }
   }
 
-  void multiply(const Piece& piece, const std::uint8_t* planes, const std::int8_t* lanes,
+  void multiply(const Task& task, const std::uint8_t* planes, const std::int8_t* lanes,
                 std::int32_t* products) const {
     const std::int8_t* stream[kMostPlaneStreams];
     PlaneTile tile;
-    tile.plane_step = piece.rows * row_quads_ * kQuad;
+    tile.plane_step = task.rows * row_quads_ * kQuad;
     tile.stream = stream;
     tile.stream_step = tiles_.vectors * kVectorBytes;
-    tile.quads = piece.rows * row_quads_;
-    tile.items = piece.images;
-    tile.planes_item = image_planes(piece.rows);
-    tile.stream_item = image_lanes(piece.rows);
+    tile.quads = task.rows * row_quads_;
+    tile.items = task.images;
+    tile.planes_item = image_planes(task.rows);
+    tile.stream_item = image_lanes(task.rows);
     for (std::int64_t block = 0; block < tiles_.blocks; ++block) {
       tile.planes = planes + block * kLanes * tile.plane_step;
       tile.rows = static_cast<int>(std::min<std::int64_t>(kLanes, tiles_.outputs - block * kLanes));
@@ -204,7 +204,7 @@ class WeightSums {
         tile.streams = static_cast<int>(std::min<std::int64_t>(kMostPlaneStreams, tiles_.streams() - first));
         for (int s = 0; s < tile.streams; ++s) {
           const std::int64_t row = (first + s) / tiles_.vectors, vector = (first + s) % tiles_.vectors;
-          stream[s] = lanes + packed_row(row, piece) * row_bytes() + vector * kVectorBytes;
+          stream[s] = lanes + packed_row(row, task) * row_bytes() + vector * kVectorBytes;
         }
         tile.sum = products + (block * tiles_.streams() + first) * kLanes * kLanes;
         kernels_.plane_tile(tile);

@@ -149,7 +149,7 @@ class WinogradGradient {
   WinogradWeights transform_weights(const WinogradKernels& kernels) {
     const std::vector<float> inverse = set_steps();
     WinogradWeights weights(2, outputs_, inputs_);
-    for_each_piece(outputs_ / kPair, 8, [&](std::int64_t pair) {
+    parallel_for(outputs_ / kPair, 8, [&](std::int64_t pair) {
       for (const Block& block : weights.blocks) {
         for (int v = 0; v < block.vectors; ++v) {
           transform(pair, (block.first + v) * kLanes, inverse.data(), kernels,

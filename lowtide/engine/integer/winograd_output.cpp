@@ -46,7 +46,7 @@ WinogradWeights transform_weights(const GroupWeights& w, const std::vector<Affin
   WinogradWeights transformed(1, w.inputs, static_cast<std::int64_t>(rows.size()));
   constexpr std::int64_t kLanesAThread = 16;  // some 10 µs
   for (const Block& block : transformed.blocks) {
-    for_each_piece(block.vectors * kLanes, kLanesAThread, [&](std::int64_t lane) {
+    parallel_for(block.vectors * kLanes, kLanesAThread, [&](std::int64_t lane) {
       transform_lane(w, block, lane, rows[static_cast<std::size_t>(block.first * kLanes + lane)].zero,
                      kernels, transformed);
     });

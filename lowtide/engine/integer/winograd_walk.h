@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "lowtide/base/fetch.h"
+#include "lowtide/base/parallel.h"
 #include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/dense.h"
 #include "lowtide/engine/integer/winograd.h"
-#include "lowtide/quant/pieces.h"
 
 // The walk that a convolution's output and its input gradient have in common where winograd.h is used: transform some rows
 // of tiles, multiply, transform back, and hand the integer sums row by row to whoever makes floats of them.
@@ -102,9 +102,8 @@ class WinogradWalk {
     const TileGrid& grid = call_.grid;
     const std::int64_t images = std::max<std::int64_t>(1, kTilesAtOnce / (grid.tile_rows * grid.tile_cols));
     if (call_.watcher) call_.watcher->begin(call_.out);
-    for_each_piece((grid.items + images - 1) / images, 1, [&](std::int64_t piece) {
-      work(piece * images, std::min(grid.items, (piece + 1) * images));
-    });
+    parallel_for((grid.items + images - 1) / images, 1,
+                 [&](std::int64_t task) { work(task * images, std::min(grid.items, (task + 1) * images)); });
   }
 
  private:

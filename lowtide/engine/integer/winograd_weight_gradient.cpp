@@ -5,9 +5,9 @@
 #include <mutex>
 
 #include "lowtide/base/fetch.h"
+#include "lowtide/base/parallel.h"
 #include "lowtide/engine/integer/dense.h"
 #include "lowtide/engine/integer/winograd.h"
-#include "lowtide/quant/pieces.h"
 
 namespace lowtide::integer {
 namespace {
@@ -19,7 +19,7 @@ constexpr std::int64_t kLargestError = 128, kLargestInput = 255;
 constexpr std::int64_t kLargestSum = kLargestError * kLargestInput * kTiles * kTile * kTile;
 static_assert(kLargestSum < kWinogradLimit);
 static_assert(kLargestError * kErrorGrowth <= kMostShort && kLargestInput * kWindowGrowth <= kMostShort);
-constexpr std::int64_t kMostPieces =
+constexpr std::int64_t kMostTasks =
     std::numeric_limits<std::int32_t>::max() / kLargestSum;  // that 32 bits can sum
 
 constexpr std::int64_t kOutputsAtOnce = 16;  // their sums with 64 inputs at every point are 147 KiB
@@ -55,23 +55,23 @@ class WeightSums {
       begun = true;
     };
     // As elsewhere, no thread is woken for two million products.
-    const std::int64_t pieces_of_tiles = (grid_.tiles() + kTiles - 1) / kTiles;
+    const std::int64_t tasks = (grid_.tiles() + kTiles - 1) / kTiles;
     const bool few = grid_.tiles() * kTile * kTile * kPlaces * inputs_ * outputs_ < 2'000'000;
-    Pieces(pieces_of_tiles, few ? pieces_of_tiles : 1).share_out([&](Pieces::Share& share) {
+    TaskQueues(tasks, few ? tasks : 1).run([&](TaskQueues::Worker& worker) {
       thread_local Scratch<std::int32_t> memory;
       std::int32_t* mine = memory.at_least(count);
       TapSums::Part input_sums(inputs);
-      std::int64_t pieces = 0;
-      while (const std::optional<std::int64_t> piece = share.next()) {
-        if (pieces % kMostPieces == 0) {
-          if (pieces > 0) flush(mine);
+      std::int64_t done = 0;
+      while (const std::optional<std::int64_t> task = worker.next_task()) {
+        if (done % kMostTasks == 0) {
+          if (done > 0) flush(mine);
           std::fill_n(mine, count, 0);
         }
-        add_images(*piece * kTiles, input_sums);
-        add(*piece * kTiles, mine);
-        ++pieces;
+        add_images(*task * kTiles, input_sums);
+        add(*task * kTiles, mine);
+        ++done;
       }
-      if (pieces > 0) flush(mine);
+      if (done > 0) flush(mine);
     });
     return total;
   }
