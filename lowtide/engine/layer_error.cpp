@@ -3,7 +3,7 @@
 namespace lowtide {
 
 LayerError quantise_error(const at::Tensor& gradient, const ErrorFormat& format, const Range& range) {
-  const at::Tensor values = dense(gradient);
+  const at::Tensor values = contiguous(gradient);
   const Quantized unquantised{values, {}, {}, 0};
   if (is_float_bits(format.bits)) return {unquantised, unquantised};
   const Range measured = range.min.defined() ? range : measure_range(values, RangeGroup::kTensor);

@@ -20,8 +20,8 @@ at::Tensor bytes_apart(const at::Tensor& code, const std::array<std::int64_t, 2>
   at::Tensor kept = at::empty(pixels_apart(code, stride).sizes(),
                               code.options().memory_format(at::MemoryFormat::ChannelsLast));
   const std::int64_t rows = kept.size(2), cols = kept.size(3);
-  constexpr std::int64_t kPixelsAThread = 4096;  // 10 µs with 16 channels, more with more
-  parallel_for(kept.size(0), kPixelsAThread / (rows * cols), [&](std::int64_t item) {
+  constexpr std::int64_t kPixelsPerThread = 4096;  // 10 µs with 16 channels, more with more
+  parallel_for(kept.size(0), kPixelsPerThread / (rows * cols), [&](std::int64_t item) {
     const std::uint8_t* from = code.data_ptr<std::uint8_t>() + item * image;
     std::uint8_t* to = kept.data_ptr<std::uint8_t>() + item * rows * cols * channels;
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -41,8 +41,8 @@ at::Tensor pixels_apart(const at::Tensor& images, const std::array<std::int64_t,
 
 Quantized pixels_apart(const Quantized& images, const std::array<std::int64_t, 2>& stride) {
   const bool bytes = images.code.scalar_type() == at::kByte && images.code.device().is_cpu();
-  return {bytes ? bytes_apart(images.code, stride) : dense(pixels_apart(images.code, stride)), images.scale,
-          images.offset, images.bits};
+  return {bytes ? bytes_apart(images.code, stride) : contiguous(pixels_apart(images.code, stride)),
+          images.scale, images.offset, images.bits};
 }
 
 bool skips_pixels(const ConvShape& shape) {

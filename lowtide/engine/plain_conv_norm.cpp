@@ -88,7 +88,7 @@ PlainConvNorm::~PlainConvNorm() = default;
 
 const at::Tensor& PlainConvNorm::result() {
   if (!z_.defined()) {
-    z_ = norm_->forward(dense(y_));
+    z_ = norm_->forward(contiguous(y_));
     if (call_.relu) z_.relu_();
   }
   return z_;
@@ -103,7 +103,7 @@ Quantized PlainConvNorm::encode(const Range& range, int bits) {
 }
 
 Activation PlainConvNorm::add(const at::Tensor& residual) {
-  z_ = norm_->forward(dense(y_));
+  z_ = norm_->forward(contiguous(y_));
   if (residual.defined()) z_.add_(residual);
   if (call_.relu) z_.relu_();
   const Activation sum(z_);
@@ -119,11 +119,11 @@ void PlainConvNorm::keep_for_backward() {
 
 NormGradients PlainConvNorm::norm_gradient(const at::Tensor& gradient, const ErrorFormat& format,
                                            bool wants_residual) {
-  at::Tensor masked = dense(gradient);
+  at::Tensor masked = contiguous(gradient);
   if (call_.relu) masked = at::threshold_backward(masked, z_, 0);
   z_.reset();
   if (!y_.defined()) y_ = engine_.conv2d(call_.input, call_.weight, call_.shape);
-  const PlainNorm::Gradients result = norm_->backward(dense(y_), masked);
+  const PlainNorm::Gradients result = norm_->backward(contiguous(y_), masked);
   y_.reset();
   return {quantise_error(result.input, format), result.weight, result.bias,
           wants_residual ? masked : at::Tensor()};

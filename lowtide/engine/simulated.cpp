@@ -67,8 +67,8 @@ at::Tensor weight_gradient_in_parts(const Quantized& dy, const Quantized& x, con
   const std::int64_t parts = std::min(kParts, items);
   std::vector<at::Tensor> partial(static_cast<std::size_t>(parts));
   // A core does some 50 MACs a nanosecond: below a million it is done before a second thread is awake.
-  const std::int64_t parts_a_thread = shape.macs() * items < 1'000'000 ? parts : 1;
-  at::parallel_for(0, parts, parts_a_thread, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t parts_per_thread = shape.macs() * items < 1'000'000 ? parts : 1;
+  at::parallel_for(0, parts, parts_per_thread, [&](std::int64_t begin, std::int64_t end) {
     const OneThread one_thread;
     for (std::int64_t part = begin; part < end; ++part) {
       const std::int64_t first = part * items / parts;
@@ -89,11 +89,11 @@ void multiply_in_parts(const at::Tensor& a, const at::Tensor& b, at::Tensor y) {
   // Rows or columns: of a BLAS kernel, and of a part.
   constexpr std::int64_t kKernel = 16, kLeast = 4 * kKernel;
   const std::int64_t parts = std::clamp<std::int64_t>(extent / kLeast, 1, kParts);
-  const std::int64_t parts_a_thread = y.numel() * a.size(1) < 1'000'000 ? parts : 1;
+  const std::int64_t parts_per_thread = y.numel() * a.size(1) < 1'000'000 ? parts : 1;
   const auto cut = [&](std::int64_t part) {
     return part == parts ? extent : extent * part / parts / kKernel * kKernel;
   };
-  at::parallel_for(0, parts, parts_a_thread, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, parts, parts_per_thread, [&](std::int64_t begin, std::int64_t end) {
     const OneThread one_thread;
     const at::NoGradGuard no_grad;  // a thread's own matter
     for (std::int64_t part = begin; part < end; ++part) {
@@ -152,7 +152,7 @@ at::Tensor image_by_image(const ConvShape& shape, const at::Tensor& x, const Com
   return results.size() == 1 ? results[0] : at::cat(results);
 }
 
-at::Tensor as_rows(const at::Tensor& image) { return dense(image).permute({0, 2, 3, 1}).flatten(0, 2); }
+at::Tensor as_rows(const at::Tensor& image) { return contiguous(image).permute({0, 2, 3, 1}).flatten(0, 2); }
 
 at::Tensor as_image(const at::Tensor& rows, const at::Tensor& like) {
   return rows.view({like.size(0), like.size(2), like.size(3), rows.size(1)}).permute({0, 3, 1, 2});

@@ -141,7 +141,7 @@ class SparseProductFunction : public torch::autograd::Function<SparseProductFunc
   static Variables backward(Context* context, const Variables& gradients) {
     const auto call = call_of<SparseCall>(context);
     const Quantized error =
-        call->bifurcate ? Quantized{dense(gradients[0]), {}, {}, 0} : error_of(*call, gradients[0]);
+        call->bifurcate ? Quantized{contiguous(gradients[0]), {}, {}, 0} : error_of(*call, gradients[0]);
     at::Tensor dw = call->engine->aggregate(call->columns, error);
     if (call->zero.defined()) dw.add_(sum_rows(decode(error), call->zero));
     return {call->by_inputs ? dw : dw.t().contiguous(), {}};
@@ -169,7 +169,7 @@ class AggregateFunction : public torch::autograd::Function<AggregateFunction> {
     matrix.row_factor = call->how.column_factor;
     matrix.column_factor = call->how.row_factor;
     const Quantized error =
-        call->how.quantized ? error_of(*call, gradients[0]) : Quantized{dense(gradients[0]), {}, {}, 0};
+        call->how.quantized ? error_of(*call, gradients[0]) : Quantized{contiguous(gradients[0]), {}, {}, 0};
     return {call->engine->aggregate(matrix, error), {}};
   }
 };
@@ -220,7 +220,7 @@ c10::intrusive_ptr<Call> extended(const LayerCall& call) {
 }  // namespace
 
 Quantized encode_rows(const at::Tensor& x, int bits) {
-  if (is_float_bits(bits)) return {dense(x), {}, {}, 0};
+  if (is_float_bits(bits)) return {contiguous(x), {}, {}, 0};
   return encode(x, measure_range(x, RangeGroup::kRow), bits);
 }
 

@@ -10,7 +10,7 @@ namespace lowtide {
 namespace {
 
 // Fewer are not worth waking a thread.
-constexpr std::int64_t kElementsAThread = 100'000;
+constexpr std::int64_t kElementsPerThread = 100'000;
 
 LOWTIDE_SIMD void average(const float* x, std::int64_t pixels, std::int64_t channels, float* mean) {
   for (std::int64_t c = 0; c < channels; ++c) mean[c] = x[c];
@@ -40,7 +40,7 @@ struct PixelMean : torch::autograd::Function<PixelMean> {
         at::empty({x.size(0), channels}, x.options().memory_format(at::MemoryFormat::Contiguous));
     const float* from = x.data_ptr<float>();
     float* to = mean.data_ptr<float>();
-    parallel_for(x.size(0), kElementsAThread / (pixels * channels), [&](std::int64_t item) {
+    parallel_for(x.size(0), kElementsPerThread / (pixels * channels), [&](std::int64_t item) {
       average(from + item * pixels * channels, pixels, channels, to + item * channels);
     });
     return mean;
@@ -54,7 +54,7 @@ struct PixelMean : torch::autograd::Function<PixelMean> {
     at::Tensor dx = at::empty(sizes, gradient.options().memory_format(at::MemoryFormat::ChannelsLast));
     const float* from = gradient.data_ptr<float>();
     float* to = dx.data_ptr<float>();
-    parallel_for(sizes[0], kElementsAThread / (pixels * channels), [&](std::int64_t item) {
+    parallel_for(sizes[0], kElementsPerThread / (pixels * channels), [&](std::int64_t item) {
       spread(from + item * channels, pixels, channels, to + item * pixels * channels);
     });
     return {dx};

@@ -12,7 +12,7 @@ struct ConvCall : LayerCall {
 };
 
 // Over items and positions.
-at::Tensor channel_sums(const at::Tensor& x) { return sum_rows(dense(x).permute({0, 2, 3, 1})); }
+at::Tensor channel_sums(const at::Tensor& x) { return sum_rows(contiguous(x).permute({0, 2, 3, 1})); }
 
 class ConvFunction : public torch::autograd::Function<ConvFunction> {
  public:

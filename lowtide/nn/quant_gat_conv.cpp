@@ -64,10 +64,10 @@ at::Tensor entry_products(const Entries& entries, const at::Tensor& left, const 
                           std::int64_t heads) {
   constexpr std::int64_t kNumbersAtATime = 1 << 23;
   const std::int64_t count = entries.row.numel(), width = left.size(1);
-  const std::int64_t stretch = std::max<std::int64_t>(1, kNumbersAtATime / width);
+  const std::int64_t chunk = std::max<std::int64_t>(1, kNumbersAtATime / width);
   at::Tensor result = at::empty({count, heads}, left.options());
-  for (std::int64_t first = 0; first < count; first += stretch) {
-    const std::int64_t n = std::min(stretch, count - first);
+  for (std::int64_t first = 0; first < count; first += chunk) {
+    const std::int64_t n = std::min(chunk, count - first);
     const at::Tensor products = left.index_select(0, entries.row.narrow(0, first, n))
                                     .mul_(right.index_select(0, entries.column.narrow(0, first, n)));
     result.narrow(0, first, n).copy_(products.view({n, heads, -1}).sum(-1));
@@ -91,7 +91,7 @@ class AttendFunction : public torch::autograd::Function<AttendFunction> {
   static Variables backward(Context* context, const Variables& gradients) {
     const auto call = call_of<AttentionCall>(context);
     const at::Tensor weight = context->get_saved_variables()[0];
-    const Quantized unquantised{dense(gradients[0]), {}, {}, 0};
+    const Quantized unquantised{contiguous(gradients[0]), {}, {}, 0};
     const Quantized error = call->quantized ? call->quantise_error(gradients[0]).for_input : unquantised;
     SparseRows matrix = call->gather->backward;
     matrix.weights = weight.index_select(0, call->gather->entries.transposed);

@@ -16,7 +16,7 @@ namespace {
 constexpr double kEpsilon = 1e-5;
 // As the quantiser cuts its work.
 constexpr std::int64_t kChunk = 4096;
-constexpr std::int64_t kChunksAThread = 16;
+constexpr std::int64_t kChunksPerThread = 16;
 
 // Numbers are summed in lanes of float within a chunk, 64 a lane, and in double from there on.
 constexpr int kLanes = 64;
@@ -47,7 +47,7 @@ Sums sums_on_cpu(const at::Tensor& x, const at::Tensor& y, float a, float b) {
   const std::int64_t n = x.numel(), chunks = (n + kChunk - 1) / kChunk;
   std::vector<Sums> parts(static_cast<std::size_t>(chunks));
   const float *left = x.data_ptr<float>(), *right = y.data_ptr<float>();
-  at::parallel_for(0, chunks, kChunksAThread, [&](std::int64_t first, std::int64_t last) {
+  at::parallel_for(0, chunks, kChunksPerThread, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t c = first; c < last; ++c) {
       Lanes lanes;
       const std::int64_t begin = c * kChunk;
@@ -83,7 +83,7 @@ at::Tensor normalised(const at::Tensor& x, const at::Tensor& mean, const at::Ten
   if (!x.device().is_cpu()) return (x - mean).mul_(factor);
   at::Tensor y = at::empty_like(x);
   const float m = mean.item<float>(), f = factor.item<float>();
-  at::parallel_for(0, x.numel(), kChunk * kChunksAThread, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, x.numel(), kChunk * kChunksPerThread, [&](std::int64_t begin, std::int64_t end) {
     normalise_chunk(x.data_ptr<float>() + begin, m, f, end - begin, y.data_ptr<float>() + begin);
   });
   return y;
@@ -106,7 +106,7 @@ at::Tensor gradient(const at::Tensor& x, const at::Tensor& g, const at::Tensor& 
   if (!x.device().is_cpu()) return (x - mean).mul_(slope).add_(g).sub_(m.plain).mul_(factor);
   at::Tensor dx = at::empty_like(x);
   const Backward b{mean.item<float>(), slope.item<float>(), m.plain.item<float>(), factor.item<float>()};
-  at::parallel_for(0, x.numel(), kChunk * kChunksAThread, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, x.numel(), kChunk * kChunksPerThread, [&](std::int64_t begin, std::int64_t end) {
     gradient_chunk(x.data_ptr<float>() + begin, g.data_ptr<float>() + begin, b, end - begin,
                    dx.data_ptr<float>() + begin);
   });

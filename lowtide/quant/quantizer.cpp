@@ -15,7 +15,7 @@
 namespace lowtide {
 namespace {
 
-at::MemoryFormat dense_format(const at::Tensor& x) {
+at::MemoryFormat contiguous_format(const at::Tensor& x) {
   return x.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
 
@@ -54,12 +54,12 @@ Target target_of(const at::Tensor& x) {
 
 }  // namespace
 
-at::Tensor dense(const at::Tensor& x) { return x.contiguous(dense_format(x)); }
+at::Tensor contiguous(const at::Tensor& x) { return x.contiguous(contiguous_format(x)); }
 
 Range measure_range(const at::Tensor& input, RangeGroup group) {
   LOWTIDE_CHECK(input.numel() > 0, "the range of no elements");
   LOWTIDE_CHECK(input.scalar_type() == at::kFloat, "the quantiser reads float32");
-  const at::Tensor x = dense(input);
+  const at::Tensor x = contiguous(input);
   const std::int64_t groups = group == RangeGroup::kRow ? x.size(0) : 1;
   const Rows rows = rows_of(x, groups);
   Range result{at::empty({groups}, x.options()), at::empty({groups}, x.options())};
@@ -71,15 +71,15 @@ Range measure_range(const at::Tensor& input, RangeGroup group) {
 }
 
 Quantized encode(const at::Tensor& input, const Range& range, int bits, const Noise& noise) {
-  if (is_float_bits(bits)) return {dense(input), {}, {}, 0};
+  if (is_float_bits(bits)) return {contiguous(input), {}, {}, 0};
   LOWTIDE_CHECK(bits >= 1, fmt::format("cannot quantise to {} bits", bits));
-  const at::Tensor x = dense(input);
+  const at::Tensor x = contiguous(input);
   const Rows rows = rows_of(x, range.min.numel());
   const auto code_type = bits <= kByteBits ? at::kByte : at::kInt;
-  Quantized result{at::empty_like(x, x.options().dtype(code_type), dense_format(x)),
+  Quantized result{at::empty_like(x, x.options().dtype(code_type), contiguous_format(x)),
                    at::empty_like(range.min), range.min, bits};
   const NoiseCounter counter = counter_of(noise.key());
-  const at::Tensor given = noise.values().defined() ? dense(noise.values()) : at::Tensor();
+  const at::Tensor given = noise.values().defined() ? contiguous(noise.values()) : at::Tensor();
   EncodeArguments arguments;
   arguments.x = x.data_ptr<float>();
   arguments.min = range.min.data_ptr<float>();
@@ -96,12 +96,12 @@ Quantized encode(const at::Tensor& input, const Range& range, int bits, const No
   return result;
 }
 
-StretchEncoder::StretchEncoder(const at::Tensor& like, const Range& range, const Format& format)
+ChunkEncoder::ChunkEncoder(const at::Tensor& like, const Range& range, const Format& format)
     : top_(static_cast<float>((1 << format.bits) - 1)),
       noisy_(format.noise.is_drawn()),
       counter_(counter_of(format.noise.key())) {
   LOWTIDE_CHECK(format.fits() && range.min.numel() == 1 && like.device().is_cpu(),
-                "stretches are encoded as bytes with one range, on the CPU");
+                "chunks are encoded as bytes with one range, on the CPU");
   min_ = range.min.data_ptr<float>()[0];
   scale_ = scale_of(range.range.data_ptr<float>()[0], top_);
   codes_ = {at::empty_like(like, like.options().dtype(at::kByte)), one_number(scale_), range.min,
@@ -109,8 +109,8 @@ StretchEncoder::StretchEncoder(const at::Tensor& like, const Range& range, const
   code_ = codes_.code.data_ptr<std::uint8_t>();
 }
 
-void StretchEncoder::encode(const float* x, std::int64_t first, std::int64_t n) const {
-  StretchArguments arguments;
+void ChunkEncoder::encode(const float* x, std::int64_t first, std::int64_t n) const {
+  ChunkArguments arguments;
   arguments.x = x;
   arguments.code = code_ + first;
   arguments.first = first;
@@ -119,13 +119,13 @@ void StretchEncoder::encode(const float* x, std::int64_t first, std::int64_t n) 
   arguments.scale = scale_;
   arguments.top = top_;
   arguments.counter = noisy_ ? &counter_ : nullptr;
-  encode_stretch(arguments);
+  encode_chunk(arguments);
 }
 
 at::Tensor decode(const Quantized& q) {
   if (q.bits == 0) return q.code;
   const Rows rows = rows_of(q.code, q.scale.numel());
-  at::Tensor value = at::empty_like(q.code, q.code.options().dtype(at::kFloat), dense_format(q.code));
+  at::Tensor value = at::empty_like(q.code, q.code.options().dtype(at::kFloat), contiguous_format(q.code));
   DecodeArguments arguments;
   arguments.code = q.code.data_ptr();
   arguments.scale = q.scale.data_ptr<float>();

@@ -59,9 +59,9 @@ class Noise {
   at::Tensor values_;
 };
 
-// x as the quantiser wants it in memory: dense, channels last where it has four dimensions. The index of an
+// x without gaps in memory, channels last where it has four dimensions: as the quantiser reads it. The index of an
 // element in that order is its counter in the noise, whatever the engine.
-at::Tensor dense(const at::Tensor& x);
+at::Tensor contiguous(const at::Tensor& x);
 
 Range measure_range(const at::Tensor& x, RangeGroup group);
 
@@ -69,9 +69,9 @@ Range measure_range(const at::Tensor& x, RangeGroup group);
 // 2^bits - 1)). Bits of 0, and of 24 and more, return x itself.
 Quantized encode(const at::Tensor& x, const Range& range, int bits, const Noise& noise = Noise::none());
 
-// encode() of a tensor that never exists as a whole, on the CPU: its floats are given a stretch at a time, in any order
-// and by any thread. With one range for all, at most 8 bits, and noise that is drawn if there is any.
-class StretchEncoder {
+// encode() of a tensor that never exists as a whole, on the CPU: its floats are given a chunk at a time, in any order
+// and by any thread. One range for all, at most 8 bits; noise is drawn, or there is none.
+class ChunkEncoder {
  public:
   struct Format {
     int bits = 0;
@@ -81,7 +81,7 @@ class StretchEncoder {
   };
 
   // The codes lie in memory as `like` does.
-  StretchEncoder(const at::Tensor& like, const Range& range, const Format& format);
+  ChunkEncoder(const at::Tensor& like, const Range& range, const Format& format);
 
   // x[0] is element `first` of the tensor in memory.
   void encode(const float* x, std::int64_t first, std::int64_t n) const;

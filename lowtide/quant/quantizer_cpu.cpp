@@ -97,31 +97,31 @@ void decode_wide(const std::int32_t* code, float* value, std::int64_t n, float s
   for (std::int64_t i = 0; i < n; ++i) value[i] = static_cast<float>(code[i]) * scale + offset;
 }
 
-// Calls piece(row, begin, end) for the part of each row that lies in [begin, end) of the flat tensor.
-template <typename Piece>
-void for_each_row_piece(std::int64_t begin, std::int64_t end, std::int64_t length, const Piece& piece) {
+// Calls part(row, begin, end) for the part of each row that lies in [begin, end) of the flat tensor.
+template <typename Part>
+void for_each_row_part(std::int64_t begin, std::int64_t end, std::int64_t length, const Part& part) {
   for (std::int64_t i = begin; i < end;) {
     const std::int64_t row = i / length;
     const std::int64_t stop = std::min(end, (row + 1) * length);
-    piece(row, i, stop);
+    part(row, i, stop);
     i = stop;
   }
 }
 
 // Fewer chunks than this are not worth a second thread: 16 take some 10 µs, and to wake a thread takes as long.
-constexpr std::int64_t kChunksAThread = 16;
+constexpr std::int64_t kChunksPerThread = 16;
 
 template <typename Chunk>
 void for_each_chunk(std::int64_t n, const Chunk& chunk) {
   const std::int64_t chunks = (n + kChunk - 1) / kChunk;
-  parallel_for(chunks, kChunksAThread,
+  parallel_for(chunks, kChunksPerThread,
                [&](std::int64_t i) { chunk(i * kChunk, std::min(n, (i + 1) * kChunk)); });
 }
 
 void measure_range(const RangeArguments& a, void*) {
   if (a.rows > 1) {
-    const std::int64_t rows_a_thread = std::max<std::int64_t>(1, kChunksAThread * kChunk / a.length);
-    at::parallel_for(0, a.rows, rows_a_thread, [&](std::int64_t first, std::int64_t last) {
+    const std::int64_t rows_per_thread = std::max<std::int64_t>(1, kChunksPerThread * kChunk / a.length);
+    at::parallel_for(0, a.rows, rows_per_thread, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
         Extremes extremes = Extremes::of_none();
         find_extremes(a.x + row * a.length, a.length, extremes);
@@ -153,14 +153,14 @@ void encode(const EncodeArguments& a, void*) {
       fill_noise(*a.counter, begin, end - begin, drawn.data());
       noise = drawn.data();
     }
-    for_each_row_piece(begin, end, a.length, [&](std::int64_t row, std::int64_t i, std::int64_t stop) {
-      const float* piece_noise = noise ? noise + (i - begin) : nullptr;
+    for_each_row_part(begin, end, a.length, [&](std::int64_t row, std::int64_t i, std::int64_t stop) {
+      const float* part_noise = noise ? noise + (i - begin) : nullptr;
       if (a.bits > 8) {
         encode_wide(a.x + i, static_cast<std::int32_t*>(a.code) + i, stop - i, a.min[row], a.scale[row], top,
-                    piece_noise);
-      } else if (piece_noise) {
+                    part_noise);
+      } else if (part_noise) {
         encode_bytes<true>(a.x + i, static_cast<std::uint8_t*>(a.code) + i, stop - i, a.min[row],
-                           a.scale[row], top, piece_noise);
+                           a.scale[row], top, part_noise);
       } else {
         encode_bytes<false>(a.x + i, static_cast<std::uint8_t*>(a.code) + i, stop - i, a.min[row],
                             a.scale[row], top, nullptr);
@@ -171,7 +171,7 @@ void encode(const EncodeArguments& a, void*) {
 
 void decode(const DecodeArguments& a, void*) {
   for_each_chunk(a.rows * a.length, [&](std::int64_t begin, std::int64_t end) {
-    for_each_row_piece(begin, end, a.length, [&](std::int64_t row, std::int64_t i, std::int64_t stop) {
+    for_each_row_part(begin, end, a.length, [&](std::int64_t row, std::int64_t i, std::int64_t stop) {
       if (a.bits > 8) {
         decode_wide(static_cast<const std::int32_t*>(a.code) + i, a.value + i, stop - i, a.scale[row],
                     a.offset[row]);
@@ -187,7 +187,7 @@ void decode(const DecodeArguments& a, void*) {
 
 const QuantizerKernels kCpuQuantizer{measure_range, encode, decode};
 
-void encode_stretch(const StretchArguments& a) {
+void encode_chunk(const ChunkArguments& a) {
   alignas(64) std::array<float, kChunk + kNoiseBlock> drawn;
   for (std::int64_t done = 0; done < a.n; done += kChunk) {
     const std::int64_t n = std::min(kChunk, a.n - done);

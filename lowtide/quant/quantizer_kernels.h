@@ -56,8 +56,8 @@ struct QuantizerKernels {
 
 extern const QuantizerKernels kCpuQuantizer;
 
-// A stretch of a tensor that has one range, as bytes, on the CPU.
-struct StretchArguments {
+// A chunk of a tensor that has one range, as bytes, on the CPU.
+struct ChunkArguments {
   const float* x = nullptr;
   std::uint8_t* code = nullptr;  // out
   std::int64_t first = 0;        // the index of x[0] in the tensor, which its noise goes by
@@ -65,7 +65,7 @@ struct StretchArguments {
   float min = 0, scale = 0, top = 0;
   const NoiseCounter* counter = nullptr;  // noise is drawn from here, or there is none
 };
-void encode_stretch(const StretchArguments& arguments);
+void encode_chunk(const ChunkArguments& arguments);
 
 extern const QuantizerKernels kCudaQuantizer;  // only in builds with CUDA
 

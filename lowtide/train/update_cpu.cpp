@@ -42,11 +42,11 @@ at::Tensor laid_out_as(const at::Tensor& parameter, const at::Tensor& tensor) {
   return at::empty_strided(parameter.sizes(), parameter.strides(), tensor.options()).copy_(tensor);
 }
 
-// Calls span(begin, length) for stretches of n numbers.
+// Calls span(begin, length) for spans of n numbers.
 template <typename Span>
 void for_each_span(std::int64_t n, const Span& span) {
-  constexpr std::int64_t kSpan = 8192, kSpansAThread = 4;  // fewer are not worth waking a thread
-  parallel_for((n + kSpan - 1) / kSpan, kSpansAThread,
+  constexpr std::int64_t kSpan = 8192, kSpansPerThread = 4;  // fewer are not worth waking a thread
+  parallel_for((n + kSpan - 1) / kSpan, kSpansPerThread,
                [&](std::int64_t i) { span(i * kSpan, std::min(kSpan, n - i * kSpan)); });
 }
 

@@ -232,7 +232,7 @@ Activation Trunk::forward(const Activation& x) const {
   }
   call->keeps = at::GradMode::is_enabled();
   call->needs_input_gradient = x.value.requires_grad();
-  call->input = Activation(dense(x.value.detach()), x.range);
+  call->input = Activation(contiguous(x.value.detach()), x.range);
   at::Tensor value = TrunkFunction::apply(at::TensorList(inputs), call);
   return {std::move(value), call->output_range};
 }

@@ -207,13 +207,13 @@ TEST(QuantizerRange, TheNumberOfThreadsDoesNotMatter) {
   }
 }
 
-TEST(StretchEncoder, MakesTheCodesOfTheWholeWhereverItIsCut) {
+TEST(ChunkEncoder, MakesTheCodesOfTheWholeWhereverItIsCut) {
   const torch::Tensor x = normal({10'007}, 5);
   const Range range = measure_range(x, RangeGroup::kTensor);
   for (const Noise& noise : {Noise::none(), Noise::drawn({3, 4, 5})}) {
     for (const int bits : {8, 5, 1}) {
       const Quantized whole = encode(x, range, bits, noise);
-      const StretchEncoder encoder(x, range, {bits, noise});
+      const ChunkEncoder encoder(x, range, {bits, noise});
       for (const auto& [first, n] :
            {std::pair{9'000, 1'007}, std::pair{0, 1}, std::pair{1, 127}, std::pair{128, 8'872}}) {
         encoder.encode(x.data_ptr<float>() + first, first, n);

@@ -22,7 +22,7 @@ LOWTIDE_SIMD void add_span(const AddSpan& span, std::int64_t n, std::int64_t per
     LOWTIDE_LOAD_MAP(m, map, strip)
     for (std::int64_t i = strip, row = strip; i < whole; row += period) {
       Ints passed[kStripVectors]{};
-      for (std::int32_t bit = 1; bit < 1 << kSignsAByte && i < whole; bit <<= 1, i += period) {
+      for (std::int32_t bit = 1; bit < 1 << kSignsPerByte && i < whole; bit <<= 1, i += period) {
         for (int k = 0; k < kStripVectors; ++k) {
           Floats z =
               (LOWTIDE_LOAD(Floats, span.x + i + k * kSimdLanes) - m.mean[k]) * m.factor[k] + m.bias[k];
@@ -44,12 +44,12 @@ LOWTIDE_SIMD void add_span(const AddSpan& span, std::int64_t n, std::int64_t per
       }
     }
   }
-  const std::int64_t last = whole / period, last_bit = 1 << last % kSignsAByte;
+  const std::int64_t last = whole / period, last_bit = 1 << last % kSignsPerByte;
   for (std::int64_t i = whole, lane = whole % period; i < n; ++i, ++lane) {
     float z = mapped(span.x[i], map, lane);
     if constexpr (kAdds) z += span.residual[i];
     if constexpr (kKeepsSigns) {
-      std::uint8_t& signs = span.positive[last / kSignsAByte * period + lane];
+      std::uint8_t& signs = span.positive[last / kSignsPerByte * period + lane];
       if (last_bit == 1) signs = 0;
       if (z > 0) signs |= static_cast<std::uint8_t>(last_bit);
     }
@@ -79,7 +79,7 @@ Range ChannelMap::range(const ChannelStatistics& x) const {
 Quantized encode_mapped(const at::Tensor& x, const ChannelMap& map, const Range& range, int bits) {
   const Layout layout(x);
   const MapTables tables(layout, map);
-  const StretchEncoder encoder(x, range, {bits});
+  const ChunkEncoder encoder(x, range, {bits});
   for_each_chunk(layout, [&](std::int64_t, std::int64_t begin, std::int64_t n) {
     thread_local std::vector<float> z;
     z.resize(static_cast<std::size_t>(layout.first_level()));

@@ -48,7 +48,7 @@ LOWTIDE_SIMD void gradient_sums(const BackSpan& span, std::int64_t n, std::int64
           signs[k] = LOWTIDE_LOAD_BYTES(span.positive + row + k * kSimdLanes);
         }
       }
-      for (std::int32_t bit = 1; bit < 1 << kSignsAByte && i < whole; bit <<= 1, i += period) {
+      for (std::int32_t bit = 1; bit < 1 << kSignsPerByte && i < whole; bit <<= 1, i += period) {
         for (int k = 0; k < kStripVectors; ++k) {
           Floats g = LOWTIDE_LOAD(Floats, span.gradient + i + k * kSimdLanes);
           const Floats distance = LOWTIDE_LOAD(Floats, span.x + i + k * kSimdLanes) - m.mean[k];
@@ -76,7 +76,7 @@ LOWTIDE_SIMD void gradient_sums(const BackSpan& span, std::int64_t n, std::int64
   for (std::int64_t i = whole, lane = whole % period; i < n; ++i, ++lane) {
     float g = span.gradient[i];
     if constexpr (kSigns == Signs::kStored) {
-      g = (span.positive[last / kSignsAByte * period + lane] >> last % kSignsAByte & 1) != 0 ? g : 0.0f;
+      g = (span.positive[last / kSignsPerByte * period + lane] >> last % kSignsPerByte & 1) != 0 ? g : 0.0f;
       span.masked[i] = g;
     } else if constexpr (kSigns == Signs::kFromInput) {
       g = mapped(span.x[i], map, lane) > 0 ? g : 0.0f;
@@ -217,7 +217,7 @@ struct MapBackward::Terms {
 };
 
 MapGradients MapBackward::of(const at::Tensor& gradient, bool wants_residual,
-                             const std::optional<StretchEncoder::Format>& as_codes) {
+                             const std::optional<ChunkEncoder::Format>& as_codes) {
   LOWTIDE_CHECK(!watched_.defined() || watched_.is_same(gradient), "another gradient was watched");
   at::Tensor masked = gradient;
   if (!watched_.defined()) {
@@ -314,8 +314,8 @@ Range MapBackward::write_gradient(const Terms& terms, float* dx) const {
 }
 
 Quantized MapBackward::encode_gradient(const Terms& terms, const Range& range,
-                                       const StretchEncoder::Format& format) const {
-  const StretchEncoder encoder(x_, range, format);
+                                       const ChunkEncoder::Format& format) const {
+  const ChunkEncoder encoder(x_, range, format);
   const auto compute = masks() ? input_gradient<true, true, false> : input_gradient<false, true, false>;
   constexpr std::int64_t kBetweenFetches =
       256;  // what the next need is fetched in between, while noise is drawn

@@ -100,7 +100,7 @@ class MapBackward final : public ImageWatcher {
 
   // From the gradient that was watched; where none was, by going through this one now.
   MapGradients of(const at::Tensor& gradient, bool wants_residual,
-                  const std::optional<StretchEncoder::Format>& as_codes = std::nullopt);
+                  const std::optional<ChunkEncoder::Format>& as_codes = std::nullopt);
 
  private:
   void take(std::int64_t chunk, const float* gradient, float* masked);
@@ -108,8 +108,7 @@ class MapBackward final : public ImageWatcher {
   Terms finish_sums(const at::Tensor& masked, MapGradients& result) const;
   Range range_of_gradient(const Terms& terms) const;
   Range write_gradient(const Terms& terms, float* dx) const;
-  Quantized encode_gradient(const Terms& terms, const Range& range,
-                            const StretchEncoder::Format& format) const;
+  Quantized encode_gradient(const Terms& terms, const Range& range, const ChunkEncoder::Format& format) const;
   bool masks() const { return relu_ && !positive_.defined(); }  // by the sign that is found again from x
 
   const at::Tensor x_, positive_;

@@ -25,7 +25,7 @@ inline constexpr int kStripVectors = 4;
 inline constexpr std::int64_t kStrip = kStripVectors * kSimdLanes;
 
 // Eight periods' ReLU signs share a row of bytes, a bit each.
-inline constexpr int kSignsAByte = 8;
+inline constexpr int kSignsPerByte = 8;
 
 // Chunks are about 64 KiB of floats, which a second-level cache holds for a second look. They do not cross from one
 // image to the next, so that an image can be worked on as soon as it is there; unless images are so small that there
@@ -42,30 +42,32 @@ struct Layout {
       : elements(x.numel()), channels(x.size(1)), period(std::lcm(channels, kStrip)) {
     LOWTIDE_CHECK(x.dim() == 4 && x.is_contiguous(at::MemoryFormat::ChannelsLast) && elements > 0,
                   "these kernels read channels-last tensors");
-    const std::int64_t image = elements / x.size(0), block = kSignsAByte * period;
+    const std::int64_t image = elements / x.size(0), block = kSignsPerByte * period;
     span_ = image >= kLeastImage ? image : elements;
     const std::int64_t blocks =
         std::clamp<std::int64_t>(kChunkElements / block, 1, (span_ + block - 1) / block);
     chunk = blocks * block;
-    chunks_a_span_ = (span_ + chunk - 1) / chunk;
-    chunks = elements / span_ * chunks_a_span_;
+    chunks_per_span_ = (span_ + chunk - 1) / chunk;
+    chunks = elements / span_ * chunks_per_span_;
     by_image_ = span_ == image;
   }
 
-  std::int64_t begin(std::int64_t i) const { return i / chunks_a_span_ * span_ + i % chunks_a_span_ * chunk; }
-  std::int64_t length(std::int64_t i) const { return std::min(chunk, span_ - i % chunks_a_span_ * chunk); }
+  std::int64_t begin(std::int64_t i) const {
+    return i / chunks_per_span_ * span_ + i % chunks_per_span_ * chunk;
+  }
+  std::int64_t length(std::int64_t i) const { return std::min(chunk, span_ - i % chunks_per_span_ * chunk); }
 
   // Whether an image is a number of whole chunks, and which.
   bool by_image() const { return by_image_; }
-  std::int64_t first_chunk(std::int64_t image) const { return image * chunks_a_span_; }
+  std::int64_t first_chunk(std::int64_t image) const { return image * chunks_per_span_; }
 
-  std::int64_t signs_begin(std::int64_t i) const { return i * (chunk / kSignsAByte); }
-  std::int64_t sign_bytes() const { return chunks * (chunk / kSignsAByte); }
+  std::int64_t signs_begin(std::int64_t i) const { return i * (chunk / kSignsPerByte); }
+  std::int64_t sign_bytes() const { return chunks * (chunk / kSignsPerByte); }
 
   // Elements whose floats and noise stay in the first-level cache: whole blocks of periods.
   std::int64_t first_level() const {
     constexpr std::int64_t kElements = 2048;
-    const std::int64_t block = kSignsAByte * period;
+    const std::int64_t block = kSignsPerByte * period;
     return std::max(kElements / block, std::int64_t{1}) * block;
   }
 
@@ -81,14 +83,14 @@ struct Layout {
   }
 
  private:
-  std::int64_t span_ = 0, chunks_a_span_ = 1;
+  std::int64_t span_ = 0, chunks_per_span_ = 1;
   bool by_image_ = false;
 };
 
 template <typename Chunk>
 void for_each_chunk(const Layout& layout, const Chunk& chunk) {
-  constexpr std::int64_t kElementsAThread = 32768;  // some 10 µs of work: less is not worth waking a thread
-  const std::int64_t grain = kElementsAThread / layout.length(0);
+  constexpr std::int64_t kElementsPerThread = 32768;  // some 10 µs of work: less is not worth waking a thread
+  const std::int64_t grain = kElementsPerThread / layout.length(0);
   parallel_for(layout.chunks, grain, [&](std::int64_t i) { chunk(i, layout.begin(i), layout.length(i)); });
 }
 

@@ -72,23 +72,23 @@ LOWTIDE_SIMD void lane_moments(const float* x, std::int64_t n, std::int64_t peri
 }
 
 // Neighbouring lanes of a chunk that have the same number of elements.
-struct LaneStretch {
+struct LaneRun {
   std::int64_t at = 0;  // in a LaneTable
   std::int64_t lane = 0, lanes = 0;
   double count = 0;
 };
 
 template <typename Work>
-void for_each_stretch(const Layout& layout, const Work& work) {
+void for_each_lane_run(const Layout& layout, const Work& work) {
   for (std::int64_t i = 0; i < layout.chunks; ++i) {
     const std::int64_t at = i * layout.period, rows = layout.length(i) / layout.period,
                        rest = layout.length(i) % layout.period;
-    if (rest > 0) work(LaneStretch{at, 0, rest, static_cast<double>(rows + 1)});
-    if (rows > 0) work(LaneStretch{at + rest, rest, layout.period - rest, static_cast<double>(rows)});
+    if (rest > 0) work(LaneRun{at, 0, rest, static_cast<double>(rows + 1)});
+    if (rows > 0) work(LaneRun{at + rest, rest, layout.period - rest, static_cast<double>(rows)});
   }
 }
 
-LOWTIDE_SIMD void add_sums(const LaneStretch& of, const float* origin, const float* sum, double* counts,
+LOWTIDE_SIMD void add_sums(const LaneRun& of, const float* origin, const float* sum, double* counts,
                            double* sums) {
   const double count = of.count;
   for (std::int64_t i = 0; i < of.lanes; ++i) {
@@ -97,8 +97,8 @@ LOWTIDE_SIMD void add_sums(const LaneStretch& of, const float* origin, const flo
   }
 }
 
-LOWTIDE_SIMD void add_squares(const LaneStretch& of, const float* origin, const float* sum,
-                              const float* squares, const double* mean, double* total) {
+LOWTIDE_SIMD void add_squares(const LaneRun& of, const float* origin, const float* sum, const float* squares,
+                              const double* mean, double* total) {
   const double count = of.count, inverse = 1 / count;
   for (std::int64_t i = 0; i < of.lanes; ++i) {
     const double distance = origin[i] + sum[i] * inverse - mean[i];
@@ -156,7 +156,7 @@ ChannelStatistics ChannelMoments::joined() const {
              channels = static_cast<std::size_t>(layout_->channels);
   std::vector<double> counts(lanes), sums(lanes), squares(lanes);
   std::vector<float> low(lanes, Extremes::of_none().min), high(lanes, Extremes::of_none().max);
-  for_each_stretch(*layout_, [&](const LaneStretch& s) {
+  for_each_lane_run(*layout_, [&](const LaneRun& s) {
     add_sums(s, origin_.get() + s.at, sum_.get() + s.at, counts.data() + s.lane, sums.data() + s.lane);
     add_extremes(s.lanes, low_.get() + s.at, high_.get() + s.at, low.data() + s.lane, high.data() + s.lane);
   });
@@ -168,7 +168,7 @@ ChannelStatistics ChannelMoments::joined() const {
   fold(sums);
   std::vector<double> mean(lanes);
   for (std::size_t i = 0; i < lanes; ++i) mean[i] = sums[i] / counts[i];
-  for_each_stretch(*layout_, [&](const LaneStretch& s) {
+  for_each_lane_run(*layout_, [&](const LaneRun& s) {
     add_squares(s, origin_.get() + s.at, sum_.get() + s.at, squares_.get() + s.at, mean.data() + s.lane,
                 squares.data() + s.lane);
   });

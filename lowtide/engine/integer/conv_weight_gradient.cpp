@@ -228,8 +228,8 @@ void write_values(const ConvShape& shape, const GradientSums& edges, std::int64_
   const std::int64_t places = shape.weight[2] * shape.weight[3];
   const std::int64_t inputs = shape.weight[1], outputs = shape.weight[0] / shape.groups;
   float* out = dw.data_ptr<float>() + group * outputs * places * inputs;
-  constexpr std::int64_t kValuesAThread = 10'000;  // fewer are not worth waking a thread
-  const std::int64_t grain = std::max<std::int64_t>(1, kValuesAThread / (inputs * places));
+  constexpr std::int64_t kValuesPerThread = 10'000;  // fewer are not worth waking a thread
+  const std::int64_t grain = std::max<std::int64_t>(1, kValuesPerThread / (inputs * places));
   at::parallel_for(0, outputs, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {
       for (std::int64_t place = 0; place < places; ++place) {

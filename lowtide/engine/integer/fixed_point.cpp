@@ -82,10 +82,11 @@ FixedPoint::FixedPoint(const std::uint8_t* code, const std::vector<Affine>& rows
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const auto count = static_cast<std::int64_t>(rows.size());
   // Some 100 µs of work for a thread, at a nanosecond an element.
-  const std::int64_t rows_a_thread = std::max<std::int64_t>(1, 100'000 / std::max<std::int64_t>(1, columns));
+  const std::int64_t rows_per_thread =
+      std::max<std::int64_t>(1, 100'000 / std::max<std::int64_t>(1, columns));
   std::vector<double> low(scale.size(), kInfinity), high(scale.size(), -kInfinity), inverse(scale.size());
   std::mutex joining;  // extremes do not depend on the order
-  at::parallel_for(0, count, rows_a_thread, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, count, rows_per_thread, [&](std::int64_t begin, std::int64_t end) {
     std::vector<double> least(scale.size(), kInfinity), most(scale.size(), -kInfinity);
     for (std::int64_t row = begin; row < end; ++row) {
       widen(code + row * columns, rows[static_cast<std::size_t>(row)], columns, least.data(), most.data());
@@ -103,7 +104,7 @@ FixedPoint::FixedPoint(const std::uint8_t* code, const std::vector<Affine>& rows
     inverse[c] = scale[c] > 0 ? 1 / scale[c] : 0;
     middle[c] = low[c] + kMiddle * scale[c] + poison;
   }
-  at::parallel_for(0, count, rows_a_thread, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, count, rows_per_thread, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       round_row(code + row * columns, rows[static_cast<std::size_t>(row)], columns, low.data(),
                 inverse.data(), u_.get() + row * columns);

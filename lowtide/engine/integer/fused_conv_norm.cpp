@@ -25,7 +25,8 @@ FusedConvNorm::FusedConvNorm(const IntegerEngine& engine, ConvNormCall call)
     : engine_(engine), call_(std::move(call)) {
   const bool takes_statistics = call_.measures || call_.norm.uses_batch;
   cpu::ChannelMoments moments;
-  y_ = dense(engine_.conv2d(call_.input, call_.weight, call_.shape, takes_statistics ? &moments : nullptr));
+  y_ = contiguous(
+      engine_.conv2d(call_.input, call_.weight, call_.shape, takes_statistics ? &moments : nullptr));
   if (takes_statistics) statistics_ = moments.of(y_);
   norm_ = cpu::start_normalisation(call_.norm, call_.relu, y_.numel() / y_.size(1),
                                    takes_statistics ? &statistics_ : nullptr);
@@ -56,18 +57,19 @@ cpu::MapBackward& FusedConvNorm::backward() {
   if (!backward_) {
     const at::Tensor y =
         y_.defined() ? std::move(y_) : engine_.conv2d(call_.input, call_.weight, call_.shape);
-    backward_ = std::make_unique<cpu::MapBackward>(dense(y), norm_.map, norm_.scatter, std::move(positive_));
+    backward_ =
+        std::make_unique<cpu::MapBackward>(contiguous(y), norm_.map, norm_.scatter, std::move(positive_));
   }
   return *backward_;
 }
 
 NormGradients FusedConvNorm::norm_gradient(const at::Tensor& gradient, const ErrorFormat& format,
                                            bool wants_residual) {
-  const StretchEncoder::Format codes{format.bits, format.noise};
+  const ChunkEncoder::Format codes{format.bits, format.noise};
   const bool as_codes = !format.bifurcate && codes.fits();
   cpu::MapGradients result =
-      backward().of(dense(gradient), wants_residual,
-                    as_codes ? std::optional<StretchEncoder::Format>(codes) : std::nullopt);
+      backward().of(contiguous(gradient), wants_residual,
+                    as_codes ? std::optional<ChunkEncoder::Format>(codes) : std::nullopt);
   backward_.reset();
   const LayerError error = as_codes ? LayerError{result.input_codes, result.input_codes}
                                     : quantise_error(result.input, format, result.input_range);

@@ -11,13 +11,13 @@ namespace {
 
 // Columns are packed by several threads where each has some 100 µs of work, at about a byte a nanosecond (estimated, not
 // measured).
-constexpr std::int64_t kPackedBytesAThread = 100'000;
+constexpr std::int64_t kPackedBytesPerThread = 100'000;
 
 template <typename Pack>
 void pack_blocks(const std::vector<Block>& blocks, std::int64_t block_bytes, const Pack& pack) {
   const auto count = static_cast<std::int64_t>(blocks.size());
   at::parallel_for(0, count,
-                   std::max<std::int64_t>(1, kPackedBytesAThread / std::max<std::int64_t>(1, block_bytes)),
+                   std::max<std::int64_t>(1, kPackedBytesPerThread / std::max<std::int64_t>(1, block_bytes)),
                    [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t i = begin; i < end; ++i) pack(blocks[static_cast<std::size_t>(i)]);
                    });

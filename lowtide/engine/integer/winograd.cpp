@@ -19,7 +19,7 @@ bool suits_winograd(const ConvShape& shape, const WinogradWorth& worth) {
   // Images of 7×7 pixels, three quarters of their four tiles, are still worth it.
   const std::int64_t pixels = grid.items * grid.rows * grid.cols;
   const bool used = 4 * pixels >= 3 * grid.tiles() * kTile * kTile;
-  return used && grid.tiles() >= worth.tiles_a_channel * std::max(inputs, outputs);
+  return used && grid.tiles() >= worth.tiles_per_channel * std::max(inputs, outputs);
 }
 
 }  // namespace lowtide::integer

@@ -49,9 +49,9 @@ struct TileGrid {
 
 // What a convolution must have to be worth transforming, as measured on Zen 4.
 struct WinogradWorth {
-  std::int64_t channels;         // both numbers of channels are multiples of this
-  std::int64_t tiles_a_channel;  // weights are transformed once, or sums transformed back, for all tiles
-  std::int64_t images;           // where threads share out whole images
+  std::int64_t channels;           // both numbers of channels are multiples of this
+  std::int64_t tiles_per_channel;  // weights are transformed once, or sums transformed back, for all tiles
+  std::int64_t images;             // where threads share out whole images
 };
 inline constexpr WinogradWorth kOutputsWorth{32, 4, 8}, kInputGradientsWorth{32, 4, 8},
     kWeightGradientsWorth{16, 1, 1};

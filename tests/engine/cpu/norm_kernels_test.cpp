@@ -188,7 +188,7 @@ TEST_P(NormKernels, CodesOfTheGradientAreThoseThatTheQuantiserMakesOfIt) {
       const cpu::MapGradients floats_of = cpu::MapBackward(x_, m, scatter(m), {}).of(gradient_, false);
       const Quantized expected = encode(floats_of.input, floats_of.input_range, bits, noise);
       const cpu::MapGradients got =
-          cpu::MapBackward(x_, m, scatter(m), {}).of(gradient_, false, StretchEncoder::Format{bits, noise});
+          cpu::MapBackward(x_, m, scatter(m), {}).of(gradient_, false, ChunkEncoder::Format{bits, noise});
       EXPECT_TRUE(same(got.input_codes.code, expected.code)) << bits << " bits";
       EXPECT_TRUE(same(got.input_codes.scale, expected.scale));
       EXPECT_TRUE(same(got.input_codes.offset, expected.offset));
@@ -234,7 +234,7 @@ TEST(NormKernelsNotFinite, AreSeenInTheRangeOfAGradient) {
   const auto range_of = [&](const torch::Tensor& of_x, const torch::Tensor& of_gradient) {
     const cpu::ChannelScatter scatter{std::vector<float>(16, 1.0f), floats(of_x.abs().amax({0, 2, 3}))};
     return cpu::MapBackward(of_x, m, scatter, {})
-        .of(of_gradient, false, StretchEncoder::Format{8, Noise::none()})
+        .of(of_gradient, false, ChunkEncoder::Format{8, Noise::none()})
         .input_range.range.item<float>();
   };
   EXPECT_TRUE(std::isfinite(range_of(x, gradient)));
@@ -262,7 +262,7 @@ TEST(NormKernelsRange, IsFoundWhereBoundsMislead) {
   const cpu::ChannelScatter scatter{std::vector<float>(16, 20.0f), floats(x.abs().amax({0, 2, 3}))};
   const cpu::MapGradients whole = cpu::MapBackward(x, m, scatter, {}).of(gradient, false);
   const cpu::MapGradients bounded =
-      cpu::MapBackward(x, m, scatter, {}).of(gradient, false, StretchEncoder::Format{8, Noise::none()});
+      cpu::MapBackward(x, m, scatter, {}).of(gradient, false, ChunkEncoder::Format{8, Noise::none()});
   EXPECT_TRUE(same(bounded.input_range.min, whole.input_range.min));
   EXPECT_TRUE(same(bounded.input_range.range, whole.input_range.range));
   const torch::Tensor greatest = whole.input.contiguous(torch::MemoryFormat::ChannelsLast).amax({1, 2, 3});
