@@ -35,7 +35,6 @@ IntegerEngine::IntegerEngine(integer::InstructionSet set) : tiles_(integer::tile
 at::Tensor IntegerEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape,
                                  ImageWatcher* watcher) const {
   if (!fits(x, w, kernel_terms(shape, shape.weight[1]))) return simulated_.conv2d(x, w, shape);
-  if (integer::is_depthwise(shape)) return integer::depthwise(x, w, shape, watcher, tiles_);
   return integer::conv2d(x, w, shape, watcher, tiles_);
 }
 
@@ -44,10 +43,6 @@ at::Tensor IntegerEngine::conv2d_input_gradient(const Quantized& dy, const Quant
                                                 ImageWatcher* watcher) const {
   if (!fits(dy, w, kernel_terms(shape, shape.weight[0] / shape.groups))) {
     return add_gradient(simulated_.conv2d_input_gradient(dy, w, shape), other);
-  }
-  if (integer::is_depthwise(shape)) {
-    ImageWatcher* watches = other.value.defined() ? nullptr : watcher;
-    return add_gradient(integer::depthwise_input_gradient(dy, w, shape, watches, tiles_), other);
   }
   return integer::conv2d_input_gradient(dy, w, shape, other, watcher, tiles_);
 }
@@ -70,7 +65,6 @@ at::Tensor IntegerEngine::conv2d_weight_gradient(const Quantized& dy, const Quan
   if (!fits(dy, x, shape.output_width()) || x.scale.numel() != 1) {
     return simulated_.conv2d_weight_gradient(dy, x, shape);
   }
-  if (integer::is_depthwise(shape)) return integer::depthwise_weight_gradient(dy, x, shape, tiles_);
   return integer::conv2d_weight_gradient(dy, x, shape, tiles_);
 }
 

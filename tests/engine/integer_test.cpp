@@ -6,7 +6,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/engine/integer/affine.h"
-#include "lowtide/engine/integer/winograd.h"
+#include "lowtide/engine/integer/method.h"
 #include "lowtide/engine/pixels_apart.h"
 #include "lowtide/engine/simulated.h"
 #include "tests/io/scratch.h"
@@ -35,6 +35,15 @@ const std::vector<ConvShape> kTransformedShapes{
     {{65, 32, 7, 8}, {64, 32, 3, 3}, {1, 1}, {1, 1}, 1},
     {{65, 16, 4, 4}, {16, 16, 3, 3}, {1, 1}, {1, 1}, 1},
 };
+
+// Where there is no matrix unit.
+bool transforms_output(const ConvShape& shape) {
+  return integer::output_method(shape, InstructionSet::kVnni) == integer::OutputMethod::kWinograd;
+}
+bool transforms_weight_gradient(const ConvShape& shape) {
+  return integer::weight_gradient_method(shape, InstructionSet::kVnni) ==
+         integer::WeightGradientMethod::kWinograd;
+}
 
 Quantized quantised(const torch::Tensor& values, RangeGroup group, int bits) {
   return encode(values, measure_range(values, group), bits);
@@ -81,9 +90,11 @@ TEST_P(EachInstructionSet, GivesWhatPlainLoopsGive) {
 
 TEST_P(EachInstructionSet, TransformsExactly) {
   for (const ConvShape& shape : kTransformedShapes) {
-    ASSERT_TRUE(integer::suits_winograd(shape, integer::kWeightGradientsWorth));
-    ASSERT_EQ(integer::suits_winograd(shape, integer::kInputGradientsWorth), shape.weight[1] >= 32);
-    ASSERT_EQ(integer::suits_winograd(shape, integer::kOutputsWorth), shape.weight[1] >= 32);
+    ASSERT_TRUE(transforms_weight_gradient(shape));
+    ASSERT_EQ(transforms_output(shape), shape.weight[1] >= 32);
+    ASSERT_EQ(integer::input_gradient_method(shape, InstructionSet::kVnni) ==
+                  integer::InputGradientMethod::kWinograd,
+              shape.weight[1] >= 32);
     for (const int bits : {8, 3}) {
       SCOPED_TRACE(testing::Message() << torch::IntArrayRef(shape.input) << " to "
                                       << torch::IntArrayRef(shape.weight) << ", " << bits << " bits");
@@ -93,7 +104,7 @@ TEST_P(EachInstructionSet, TransformsExactly) {
       torch::Tensor weight_gradient = torch::zeros(shape.weight, torch::kDouble);
       ConvShape one = shape;
       one.input[0] = 1;
-      ASSERT_FALSE(integer::suits_winograd(one, integer::kWeightGradientsWorth));
+      ASSERT_FALSE(transforms_weight_gradient(one));
       for (std::int64_t i = 0; i < shape.input[0]; ++i) {
         const Quantized x = image_of(o.x, i), dy = image_of(o.dy, i);
         outputs.push_back(engine_.conv2d(x, o.w, one));
@@ -152,7 +163,7 @@ TEST(IntegerEngine, LongSumsOfExtremeCodesDoNotOverflow) {
 TEST(IntegerEngine, TransformedSumsOfExtremeCodesAreExact) {
   // All codes but one at the end of their range, and zero at the other end: the largest sums there can be.
   const ConvShape shape{{128, 128, 8, 8}, {128, 128, 3, 3}, {1, 1}, {1, 1}, 1};
-  ASSERT_TRUE(integer::suits_winograd(shape, integer::kOutputsWorth));
+  ASSERT_TRUE(transforms_output(shape));
   for (const float sign : {1.0f, -1.0f}) {
     torch::Tensor x = torch::ones(shape.input), w = torch::full(shape.weight, sign);
     x[5][6][2][1] = 0;
@@ -171,7 +182,7 @@ TEST(IntegerEngine, TransformedSumsOfExtremeCodesAreExact) {
 TEST(IntegerEngine, ATransformedWeightGradientOverManyTilesDoesNotOverflow) {
   // 66 pieces of the largest sums for one thread: 32 bits hold 64.
   const ConvShape shape{{66, 16, 32, 32}, {16, 16, 3, 3}, {1, 1}, {1, 1}, 1};
-  ASSERT_TRUE(integer::suits_winograd(shape, integer::kWeightGradientsWorth));
+  ASSERT_TRUE(transforms_weight_gradient(shape));
   torch::Tensor values = torch::ones(shape.input);
   values[0][0][0][0] = 0;
   const Quantized q = quantised(values, RangeGroup::kTensor, 8);

@@ -6,9 +6,9 @@
 
 #include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/engine/integer/affine.h"
+#include "lowtide/engine/integer/conv_methods.h"
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/plan.h"
-#include "lowtide/engine/integer/products.h"
 #include "lowtide/engine/integer/tap_sums.h"
 #include "lowtide/engine/integer/tiles.h"
 
@@ -178,12 +178,8 @@ void add_image_products(const Plan& plan, const std::uint8_t* error, const std::
 
 }  // namespace
 
-bool is_depthwise(const ConvShape& shape) {
-  return shape.groups > 1 && shape.groups == shape.input[1] && shape.weight[0] == shape.groups;
-}
-
-at::Tensor depthwise(const Quantized& x, const Quantized& w, const ConvShape& shape, ImageWatcher* watcher,
-                     const TileKernels& tiles) {
+at::Tensor depthwise_output(const Quantized& x, const Quantized& w, const ConvShape& shape,
+                            ImageWatcher* watcher, const TileKernels& tiles) {
   return walk(output_plan(shape), x, w, shape, watcher, tiles);
 }
 

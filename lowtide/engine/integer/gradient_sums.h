@@ -1,5 +1,8 @@
 #pragma once
 
+#include <ATen/Parallel.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -11,6 +14,13 @@ namespace lowtide::integer {
 // What was taken off the codes before they were multiplied.
 struct Shifts {
   std::int32_t error = 0, input = 0;
+};
+
+// Both operands of a weight gradient, channels last.
+struct GradientCodes {
+  const std::uint8_t* input = nullptr;
+  const std::uint8_t* error = nullptr;
+  Shifts shifts;
 };
 
 // What turns a weight gradient's integer sums into values. With dy = s (q - z) + e and x = sx (qx - zx) + ex, over
@@ -41,5 +51,50 @@ class GradientSums {
   std::vector<std::int64_t> positions_;                // N, by kernel position
   std::vector<std::int64_t> error_sums_, input_sums_;  // Σ q and Σ qx, [kernel position][channel]
 };
+
+// The sums of one group, and how far apart those of neighbours stand.
+struct StridedSums {
+  const std::int64_t* sum = nullptr;
+  std::int64_t output_step = 0, place_step = 0, input_step = 0;
+
+  template <typename Take>
+  void stretches(std::int64_t output, std::int64_t place, std::int64_t inputs, const Take& take) const {
+    take(0, inputs, sum + output * output_step + place * place_step, input_step);
+  }
+};
+
+// Sums has: stretches(output, place, inputs, take), which calls take(first, count, sum, step) for the input channels whose
+// sums stand a step apart.
+template <typename Sums>
+void write_weight_gradient(const ConvShape& shape, const GradientSums& edges, std::int64_t group,
+                           const Sums& total, at::Tensor& dw) {
+  const std::int64_t places = shape.weight[2] * shape.weight[3];
+  const std::int64_t inputs = shape.weight[1], outputs = shape.weight[0] / shape.groups;
+  float* out = dw.data_ptr<float>() + group * outputs * places * inputs;
+  constexpr std::int64_t kValuesPerThread = 10'000;  // fewer are not worth waking a thread
+  const std::int64_t grain = std::max<std::int64_t>(1, kValuesPerThread / (inputs * places));
+  at::parallel_for(0, outputs, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = begin; o < end; ++o) {
+      for (std::int64_t place = 0; place < places; ++place) {
+        float* to = out + (o * places + place) * inputs;
+        total.stretches(
+            o, place, inputs,
+            [&](std::int64_t first, std::int64_t count, const std::int64_t* sum, std::int64_t step) {
+              edges.values({.sum = sum,
+                            .step = step,
+                            .output = group * outputs + o,
+                            .place = place,
+                            .first = group * inputs + first,
+                            .channels = count},
+                           to + first);
+            });
+      }
+    }
+  });
+}
+
+inline at::Tensor empty_weight_gradient(const Quantized& dy, const ConvShape& shape) {
+  return at::empty(shape.weight, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
+}
 
 }  // namespace lowtide::integer

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "lowtide/engine/integer/affine.h"
-#include "lowtide/engine/integer/dense.h"
+#include "lowtide/engine/integer/direct_walk.h"
 
 // The operands of a matrix product: rows of pixels with one tap. The left operand's rows are the pixels, the right one's
 // columns the lanes; an operand whose scale changes along the sum becomes 24-bit integers and stands on the right, as in
-// conv_input_gradient.cpp.
+// fixed_point_input_gradient.cpp.
 
 namespace lowtide::integer {
 
@@ -30,7 +30,7 @@ struct RowOutput {
   bool adds;          // to what is there
 };
 
-// What turns one row's sums into values, of the left operand: see conv_output.cpp.
+// What turns one row's sums into values, of the left operand: see output_epilogue.h.
 struct RowTerms {
   std::int32_t box;  // Σ (q - shift)
   std::int32_t d;    // shift - zero

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lowtide/engine/integer/affine.h"
-#include "lowtide/engine/integer/dense.h"
+#include "lowtide/engine/integer/direct_walk.h"
 
 // With x = sx (qx - zx) + ex and w = sw (qw - zw) + ew, see affine.h, summed over the N valid terms,
 //

@@ -76,7 +76,7 @@ struct GradientTile {
   std::int32_t* sum = nullptr;   // in and out: [stream][shift][vectors · 16]
 };
 
-// Planes of a weight gradient's error, a channel each, against its input as lanes: see tiled_weight_gradient.h.
+// Planes of a weight gradient's error, a channel each, against its input as lanes: see matrix_weight_gradient.cpp.
 //   sum[stream][plane][lane] += Σ_item Σ_quad dot(planes[item][plane][quad], stream[item][quad][lane])
 struct PlaneTile {
   const std::uint8_t* planes = nullptr;  // a quad is four bytes of a plane
@@ -131,7 +131,16 @@ struct DepthwiseRow {
   std::int32_t* sum = nullptr;
 };
 
+// kGenericMatrix is what kAmx does in plain C++: for comparison, on machines that have no matrix unit.
+enum class InstructionSet { kGeneric, kGenericMatrix, kAvx2, kVnni, kAmx };
+
+// A matrix unit multiplies two tiles of bytes in one instruction.
+constexpr bool has_matrix_unit(InstructionSet set) {
+  return set == InstructionSet::kAmx || set == InstructionSet::kGenericMatrix;
+}
+
 struct TileKernels {
+  InstructionSet set;
   void (*dot_row)(const DotRow& row, int vectors);               // 1 to 4 vectors
   void (*scaled_row)(const ScaledRow& row, int vectors);         // 1 or 2
   void (*gradient_tile)(const GradientTile& tile, int vectors);  // 1, 2 or 4
@@ -142,12 +151,12 @@ struct TileKernels {
   void (*depthwise_pixel)(const DepthwisePixel& pixel, const DepthwiseWeights& weights);
   void (*depthwise_row)(const DepthwiseRow& row);
   WinogradKernels winograd;
-  // Of a matrix unit; else null. Where there is one, plain products of whole pixels are faster than ways around them.
+  // Of a matrix unit; else null.
   void (*plane_tile)(const PlaneTile& tile) = nullptr;
   void (*pack_lanes)(const LaneRow& row) = nullptr;
   void (*release)() = nullptr;  // ends a thread's use of the unit: see TileUse
 
-  bool has_matrix_unit() const { return plane_tile != nullptr; }
+  bool has_matrix_unit() const { return integer::has_matrix_unit(set); }
   PixelLayout layout(std::int64_t quads, std::int64_t pixels) const {
     return has_matrix_unit() ? PixelLayout{quads * kQuad, kQuad} : PixelLayout{kQuad, pixels * kQuad};
   }
@@ -167,9 +176,6 @@ class TileUse {
  private:
   const TileKernels& tiles_;
 };
-
-// kGenericMatrix is what kAmx does in plain C++: for comparison, on machines that have no matrix unit.
-enum class InstructionSet { kGeneric, kGenericMatrix, kAvx2, kVnni, kAmx };
 
 std::string instruction_set_name(InstructionSet set);
 

@@ -280,6 +280,7 @@ bool may_use_amx() {
 }
 
 TileKernels with_amx(TileKernels others) {
+  others.set = InstructionSet::kAmx;
   others.dot_row = dot_row;
   others.channel_sums = channel_sums;
   others.plane_tile = plane_tile;

@@ -113,8 +113,14 @@ struct Avx2Pairs {
 }  // namespace
 
 extern const TileKernels kAvx2Tiles;
-const TileKernels kAvx2Tiles{dot_row<Avx2>,       scaled_row<Avx2>,    gradient_tile<Avx2>,
-                             most_streams<Avx2>,  plain_channel_sums,  plain_depthwise_pixel,
-                             plain_depthwise_row, kWinograd<Avx2Pairs>};
+const TileKernels kAvx2Tiles{.set = InstructionSet::kAvx2,
+                             .dot_row = dot_row<Avx2>,
+                             .scaled_row = scaled_row<Avx2>,
+                             .gradient_tile = gradient_tile<Avx2>,
+                             .most_streams = most_streams<Avx2>,
+                             .channel_sums = plain_channel_sums,
+                             .depthwise_pixel = plain_depthwise_pixel,
+                             .depthwise_row = plain_depthwise_row,
+                             .winograd = kWinograd<Avx2Pairs>};
 
 }  // namespace lowtide::integer

@@ -120,6 +120,7 @@ void plane_tile(const PlaneTile& tile) {
 }  // namespace
 
 TileKernels with_plain_matrix(TileKernels others) {
+  others.set = InstructionSet::kGenericMatrix;
   others.pack_lanes = pack_lanes;
   others.dot_row = matrix_dot_row;
   others.plane_tile = plane_tile;
@@ -127,8 +128,14 @@ TileKernels with_plain_matrix(TileKernels others) {
 }
 
 extern const TileKernels kGenericTiles;
-const TileKernels kGenericTiles{dot_row<Generic>,      scaled_row<Generic>,    gradient_tile<Generic>,
-                                most_streams<Generic>, plain_channel_sums,     plain_depthwise_pixel,
-                                plain_depthwise_row,   kWinograd<GenericPairs>};
+const TileKernels kGenericTiles{.set = InstructionSet::kGeneric,
+                                .dot_row = dot_row<Generic>,
+                                .scaled_row = scaled_row<Generic>,
+                                .gradient_tile = gradient_tile<Generic>,
+                                .most_streams = most_streams<Generic>,
+                                .channel_sums = plain_channel_sums,
+                                .depthwise_pixel = plain_depthwise_pixel,
+                                .depthwise_row = plain_depthwise_row,
+                                .winograd = kWinograd<GenericPairs>};
 
 }  // namespace lowtide::integer

@@ -136,7 +136,14 @@ void depthwise_row(const DepthwiseRow& row) {
 }  // namespace
 
 extern const TileKernels kVnniTiles;
-const TileKernels kVnniTiles{dot_row<Vnni>, scaled_row<Vnni>, gradient_tile<Vnni>, most_streams<Vnni>,
-                             channel_sums,  depthwise_pixel,  depthwise_row,       kWinograd<VnniPairs>};
+const TileKernels kVnniTiles{.set = InstructionSet::kVnni,
+                             .dot_row = dot_row<Vnni>,
+                             .scaled_row = scaled_row<Vnni>,
+                             .gradient_tile = gradient_tile<Vnni>,
+                             .most_streams = most_streams<Vnni>,
+                             .channel_sums = channel_sums,
+                             .depthwise_pixel = depthwise_pixel,
+                             .depthwise_row = depthwise_row,
+                             .winograd = kWinograd<VnniPairs>};
 
 }  // namespace lowtide::integer

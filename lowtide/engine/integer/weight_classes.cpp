@@ -1,7 +1,7 @@
 #include "lowtide/engine/integer/weight_classes.h"
 
 #include "lowtide/base/simd.h"
-#include "lowtide/engine/integer/dense.h"
+#include "lowtide/engine/integer/direct_walk.h"
 
 namespace lowtide::integer {
 namespace {

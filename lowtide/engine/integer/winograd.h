@@ -17,10 +17,6 @@
 // A weight gradient is the same with other parts: an error tile of 4×4 is the kernel, G e Gᵀ being at most 225 times its
 // codes, and the 3×3 sums over it are the outputs.
 
-namespace lowtide {
-struct ConvShape;
-}
-
 namespace lowtide::integer {
 
 inline constexpr int kTile = 4;                    // outputs along each dimension of a tile
@@ -55,9 +51,6 @@ struct WinogradWorth {
 };
 inline constexpr WinogradWorth kOutputsWorth{32, 4, 8}, kInputGradientsWorth{32, 4, 8},
     kWeightGradientsWorth{16, 1, 1};
-
-// Whether a convolution of this shape is 3×3 in steps of one, has that, and tiles that are mostly used.
-bool suits_winograd(const ConvShape& shape, const WinogradWorth& worth);
 
 // Images of codes, channels last. `outside` is a row of the codes that stand for nothing, for what lies beyond the edges.
 struct ImagePixels {

@@ -4,7 +4,7 @@
 #include "lowtide/base/lanes.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/affine.h"
-#include "lowtide/engine/integer/products.h"
+#include "lowtide/engine/integer/conv_methods.h"
 #include "lowtide/engine/integer/weight_classes.h"
 #include "lowtide/engine/integer/winograd_walk.h"
 
@@ -182,7 +182,7 @@ class WinogradGradient {
     const std::int64_t first = r.block.first * kLanes;
     const auto row_class = phase.row_class[static_cast<std::size_t>(r.row)];
     const auto col_classes = static_cast<std::int64_t>(phase.col_valid.size());
-    const auto finish_pixels = to_.adds ? finish<true> : finish<false>;
+    const auto finish_pixels = to_.accumulates ? finish<true> : finish<false>;
     finish_pixels({r.sum, r.sum + r.plane_step, r.block.vectors, phase.col_runs,
                    static_cast<float>(split_.parts), step_.data() + first,
                    class_value_.data() + row_class * col_classes * inputs_ + first, inputs_,
@@ -202,8 +202,8 @@ class WinogradGradient {
 
 }  // namespace
 
-void conv2d_winograd_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                              const GradientTarget& to, const TileKernels& tiles) {
+void winograd_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                             const GradientTarget& to, const TileKernels& tiles) {
   WinogradGradient(dy, w, shape, to).run(dy, tiles);
 }
 

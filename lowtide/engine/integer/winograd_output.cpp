@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "lowtide/base/simd.h"
+#include "lowtide/engine/integer/conv_methods.h"
 #include "lowtide/engine/integer/output_epilogue.h"
-#include "lowtide/engine/integer/products.h"
 #include "lowtide/engine/integer/winograd_walk.h"
 
 namespace lowtide::integer {
@@ -119,7 +119,7 @@ class WinogradOutput {
 
 }  // namespace
 
-at::Tensor conv2d_winograd(const Quantized& x, const Quantized& w, const ConvShape& shape,
+at::Tensor winograd_output(const Quantized& x, const Quantized& w, const ConvShape& shape,
                            ImageWatcher* watcher, const TileKernels& tiles) {
   const Plan plan = output_plan(shape);
   const std::int64_t outputs = shape.weight[0], inputs = shape.weight[1];

@@ -9,7 +9,7 @@
 #include "lowtide/base/parallel.h"
 #include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/engine/integer/affine.h"
-#include "lowtide/engine/integer/dense.h"
+#include "lowtide/engine/integer/direct_walk.h"
 #include "lowtide/engine/integer/winograd.h"
 
 // The walk that a convolution's output and its input gradient have in common where winograd.h is used: transform some rows

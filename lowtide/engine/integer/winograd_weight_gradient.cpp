@@ -1,12 +1,13 @@
-#include "lowtide/engine/integer/winograd_weight_gradient.h"
-
 #include <algorithm>
 #include <limits>
 #include <mutex>
 
 #include "lowtide/base/fetch.h"
 #include "lowtide/base/parallel.h"
-#include "lowtide/engine/integer/dense.h"
+#include "lowtide/engine/integer/conv_methods.h"
+#include "lowtide/engine/integer/direct_walk.h"
+#include "lowtide/engine/integer/gradient_sums.h"
+#include "lowtide/engine/integer/tap_sums.h"
 #include "lowtide/engine/integer/winograd.h"
 
 namespace lowtide::integer {
@@ -40,6 +41,8 @@ class WeightSums {
         input_{codes.input, shape.input[2], shape.input[3], inputs_, no_input_.data()},
         error_{codes.error, grid_.rows, grid_.cols, outputs_, no_error_.data()} {}
 
+  // Σ (q - shift)(qx - shift), [output channel][kernel position][input channel]. The input's images are added to `inputs`
+  // while they are in a cache.
   std::unique_ptr<std::int64_t[]> sums(TapSums& inputs) const {
     const std::int64_t count = outputs_ * kPlaces * inputs_;
     auto total = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(count));
@@ -184,9 +187,22 @@ class WeightSums {
 
 }  // namespace
 
-std::unique_ptr<std::int64_t[]> winograd_weight_sums(const ConvShape& shape, const GradientCodes& codes,
-                                                     TapSums& inputs, const TileKernels& tiles) {
-  return WeightSums(shape, codes, tiles).sums(inputs);
+at::Tensor winograd_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,
+                                    const TileKernels& tiles) {
+  at::Tensor dw = empty_weight_gradient(dy, shape);
+  const GradientCodes codes{.input = x.code.data_ptr<std::uint8_t>(),
+                            .error = dy.code.data_ptr<std::uint8_t>(),
+                            .shifts = {.error = Affine::of(dy).shift, .input = Affine::of(x).zero}};
+  TapSums input_sums(x, shape, Met::kInputs);
+  const auto sums = WeightSums(shape, codes, tiles).sums(input_sums);
+  const GradientSums edges(dy, x, shape, codes.shifts, input_sums.by_tap());
+  write_weight_gradient(shape, edges, 0,
+                        StridedSums{.sum = sums.get(),
+                                    .output_step = kPlaces * shape.weight[1],
+                                    .place_step = shape.weight[1],
+                                    .input_step = 1},
+                        dw);
+  return dw;
 }
 
 }  // namespace lowtide::integer

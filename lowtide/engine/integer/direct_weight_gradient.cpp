@@ -3,11 +3,10 @@
 
 #include "lowtide/base/parallel.h"
 #include "lowtide/engine/integer/affine.h"
-#include "lowtide/engine/integer/dense.h"
+#include "lowtide/engine/integer/conv_methods.h"
+#include "lowtide/engine/integer/direct_walk.h"
 #include "lowtide/engine/integer/gradient_sums.h"
-#include "lowtide/engine/integer/products.h"
-#include "lowtide/engine/integer/tiled_weight_gradient.h"
-#include "lowtide/engine/integer/winograd_weight_gradient.h"
+#include "lowtide/engine/integer/tap_sums.h"
 
 // dw[o][c][tap] is a sum over all pixels of all images: the error of channel o against the input of channel c, shifted
 // by the tap. Lanes are output channels, quads neighbouring columns of a row; the shifted inputs are streams that
@@ -209,76 +208,27 @@ class GroupSums {
   const std::vector<Tile> list_;
 };
 
-// The totals of one group, and how far apart those of neighbours stand.
-struct Totals {
-  const std::int64_t* sum;
-  std::int64_t output_step, place_step, input_step;
-
-  template <typename Take>
-  void stretches(std::int64_t output, std::int64_t place, std::int64_t inputs, const Take& take) const {
-    take(0, inputs, sum + output * output_step + place * place_step, input_step);
-  }
-};
-
-// Sums has: stretches(output, place, inputs, take), which calls take(first, count, sum, step) for the input channels whose
-// sums stand a step apart.
-template <typename Sums>
-void write_values(const ConvShape& shape, const GradientSums& edges, std::int64_t group, const Sums& total,
-                  at::Tensor& dw) {
-  const std::int64_t places = shape.weight[2] * shape.weight[3];
-  const std::int64_t inputs = shape.weight[1], outputs = shape.weight[0] / shape.groups;
-  float* out = dw.data_ptr<float>() + group * outputs * places * inputs;
-  constexpr std::int64_t kValuesPerThread = 10'000;  // fewer are not worth waking a thread
-  const std::int64_t grain = std::max<std::int64_t>(1, kValuesPerThread / (inputs * places));
-  at::parallel_for(0, outputs, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t o = begin; o < end; ++o) {
-      for (std::int64_t place = 0; place < places; ++place) {
-        float* to = out + (o * places + place) * inputs;
-        total.stretches(
-            o, place, inputs,
-            [&](std::int64_t first, std::int64_t count, const std::int64_t* sum, std::int64_t step) {
-              edges.values({sum, step, group * outputs + o, place, group * inputs + first, count},
-                           to + first);
-            });
-      }
-    }
-  });
-}
-
 }  // namespace
 
-at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,
+at::Tensor direct_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,
                                   const TileKernels& tiles) {
-  at::Tensor dw = at::empty(shape.weight, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
+  at::Tensor dw = empty_weight_gradient(dy, shape);
   const std::uint8_t* input = x.code.data_ptr<std::uint8_t>();
   const std::uint8_t* error = dy.code.data_ptr<std::uint8_t>();
-  const std::int64_t places = shape.weight[2] * shape.weight[3];
-  if (tiles.has_matrix_unit()) {
-    const Shifts shifts{0, Affine::of(x).shift};
-    const TiledSums sums = tiled_weight_sums(shape, {input, error, shifts}, tiles);
-    const GradientSums edges(dy, x, shape, shifts, sums.input_sums(shape, shifts.input));
-    for (std::int64_t group = 0; group < shape.groups; ++group) {
-      write_values(shape, edges, group, sums.of(group), dw);
-    }
-    return dw;
-  }
-  TapSums input_sums(x, shape, Met::kInputs);
-  if (suits_winograd(shape, kWeightGradientsWorth)) {
-    const Shifts shifts{Affine::of(dy).shift, Affine::of(x).zero};
-    const auto sums = winograd_weight_sums(shape, {input, error, shifts}, input_sums, tiles);
-    const GradientSums edges(dy, x, shape, shifts, input_sums.by_tap());
-    write_values(shape, edges, 0, Totals{sums.get(), places * shape.weight[1], shape.weight[1], 1}, dw);
-    return dw;
-  }
   const Geometry g{shape};
-  const std::int64_t padded = g.vectors * kLanes;
-  const Shifts shifts{0, Affine::of(x).shift};
+  const std::int64_t places = shape.weight[2] * shape.weight[3], padded = g.vectors * kLanes;
+  const Shifts shifts{.error = 0, .input = Affine::of(x).shift};
+  TapSums input_sums(x, shape, Met::kInputs);
   input_sums.add_all();
   const GradientSums edges(dy, x, shape, shifts, input_sums.by_tap());
   const GroupSums sums(g, shifts.input, tiles);
   for (std::int64_t group = 0; group < shape.groups; ++group) {
     const std::vector<std::int64_t> total = sums.sums({input + group * g.inputs, error + group * g.outputs});
-    write_values(shape, edges, group, Totals{total.data(), 1, padded, places * padded}, dw);
+    write_weight_gradient(
+        shape, edges, group,
+        StridedSums{
+            .sum = total.data(), .output_step = 1, .place_step = padded, .input_step = places * padded},
+        dw);
   }
   return dw;
 }

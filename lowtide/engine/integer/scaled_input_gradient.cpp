@@ -5,8 +5,8 @@
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/engine/integer/affine.h"
-#include "lowtide/engine/integer/dense.h"
-#include "lowtide/engine/integer/products.h"
+#include "lowtide/engine/integer/conv_methods.h"
+#include "lowtide/engine/integer/direct_walk.h"
 #include "lowtide/engine/integer/weight_classes.h"
 
 // The input gradient of a convolution with a wide kernel, one output channel at a time: the kernel's columns of one
@@ -283,9 +283,9 @@ class ScaledGradient {
 
 }  // namespace
 
-void conv2d_scaled_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                            const GradientTarget& to, const TileKernels& tiles) {
-  ScaledGradient(dy, w, shape, tiles).run(to.dx, to.adds, to.watcher);
+void scaled_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                           const GradientTarget& to, const TileKernels& tiles) {
+  ScaledGradient(dy, w, shape, tiles).run(to.dx, to.accumulates, to.watcher);
 }
 
 }  // namespace lowtide::integer

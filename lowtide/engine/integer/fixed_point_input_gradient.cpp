@@ -1,17 +1,15 @@
 #include <array>
-#include <limits>
 
 #include "lowtide/base/lanes.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/affine.h"
-#include "lowtide/engine/integer/dense.h"
+#include "lowtide/engine/integer/conv_methods.h"
+#include "lowtide/engine/integer/direct_walk.h"
 #include "lowtide/engine/integer/fixed_point.h"
-#include "lowtide/engine/integer/products.h"
-#include "lowtide/engine/pixels_apart.h"
 
 // The sum runs over output channels, and each has a scale of its own for its weights: no common factor can be taken
 // out of Σ dy·w. Where the kernel is wide, the integer sum is taken for one output channel at a time and scaled
-// (conv_scaled_gradient.cpp). Here the weights' values are written as 24-bit integers with one scale for each input
+// (scaled_input_gradient.cpp). Here the weights' values are written as 24-bit integers with one scale for each input
 // channel (fixed_point.h), three bytes as three vectors beside each other: three times the products.
 //
 // With dy = s (q - z) + e and w = S u + M, where u = 2¹⁶ (u0 - 128) + 2⁸ u1 + u2, summed over the N valid terms,
@@ -155,9 +153,10 @@ GradientEpilogue make_epilogue(const FixedPoint& w, const SumsByTap& sums, const
   return e;
 }
 
-// By planes: any shape.
-void planes_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                     const GradientTarget& to, const TileKernels& tiles) {
+}  // namespace
+
+void fixed_point_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
+                                const GradientTarget& to, const TileKernels& tiles) {
   const Plan plan = input_gradient_plan(shape);
   const std::int64_t outputs = shape.weight[0] / shape.groups, inputs = shape.weight[1];
   const std::int64_t positions = shape.weight[2] * shape.weight[3];
@@ -185,36 +184,8 @@ void planes_gradient(const Quantized& dy, const Quantized& w, const ConvShape& s
                        error.shift,
                        to.dx,
                        to.watcher,
-                       to.adds ? to.dx : to.pixels};
+                       to.accumulates ? to.dx : to.addend};
   DenseWalk<GradientEpilogue>(plan, call, operands, tiles).run(kPlanes * shape.macs() * shape.input[0]);
-}
-
-}  // namespace
-
-at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,
-                                 const OtherGradient& other, ImageWatcher* watcher,
-                                 const TileKernels& tiles) {
-  const bool readable = other.value.defined() && other.value.is_contiguous(at::MemoryFormat::ChannelsLast);
-  const bool adds = readable && other.stride == ConvShape{}.stride;
-  const bool adds_pixels = readable && !adds && other.stride == shape.stride;
-  const bool adds_later = other.value.defined() && !adds && !adds_pixels;
-  at::Tensor dx =
-      adds ? other.value
-           : at::empty(shape.input, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
-  const GradientTarget to{.dx = dx,
-                          .adds = adds,
-                          .pixels = adds_pixels ? other.value : at::Tensor(),
-                          .watcher = adds_later ? nullptr : watcher};
-  const bool ways_around = !tiles.has_matrix_unit();
-  const bool unit_stride = shape.stride[0] == 1 && shape.stride[1] == 1;
-  if (ways_around && suits_winograd(shape, kInputGradientsWorth)) {
-    conv2d_winograd_gradient(dy, w, shape, to, tiles);
-  } else if (ways_around && shape.weight[3] >= 3 && unit_stride) {
-    conv2d_scaled_gradient(dy, w, shape, to, tiles);
-  } else {
-    planes_gradient(dy, w, shape, to, tiles);
-  }
-  return adds_later ? add_gradient(dx, other) : dx;
 }
 
 }  // namespace lowtide::integer

@@ -1,8 +1,7 @@
 #include "lowtide/engine/integer/affine.h"
-#include "lowtide/engine/integer/dense.h"
+#include "lowtide/engine/integer/conv_methods.h"
+#include "lowtide/engine/integer/direct_walk.h"
 #include "lowtide/engine/integer/output_epilogue.h"
-#include "lowtide/engine/integer/products.h"
-#include "lowtide/engine/integer/winograd.h"
 
 namespace lowtide::integer {
 namespace {
@@ -29,10 +28,8 @@ void pack_weights(const GroupWeights& w, const Phase& phase, std::int64_t channe
 
 }  // namespace
 
-at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape, ImageWatcher* watcher,
-                  const TileKernels& tiles) {
-  if (!tiles.has_matrix_unit() && suits_winograd(shape, kOutputsWorth))
-    return conv2d_winograd(x, w, shape, watcher, tiles);
+at::Tensor direct_output(const Quantized& x, const Quantized& w, const ConvShape& shape,
+                         ImageWatcher* watcher, const TileKernels& tiles) {
   const Plan plan = output_plan(shape);
   const std::int64_t outputs = shape.weight[0] / shape.groups, inputs = shape.weight[1];
   at::Tensor y = at::empty({shape.input[0], shape.weight[0], plan.out_rows, plan.out_cols},

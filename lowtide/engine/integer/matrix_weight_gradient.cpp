@@ -1,14 +1,94 @@
-#include "lowtide/engine/integer/tiled_weight_gradient.h"
-
+#include <algorithm>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "lowtide/base/parallel.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/affine.h"
-#include "lowtide/engine/integer/dense.h"
+#include "lowtide/engine/integer/conv_methods.h"
+#include "lowtide/engine/integer/direct_walk.h"
+#include "lowtide/engine/integer/gradient_sums.h"
+#include "lowtide/engine/integer/tap_sums.h"
+
+// A weight gradient's sums by a matrix unit.
+//
+// What is summed are the positions of the output, row by row. The error becomes planes, one an output channel: rows of the
+// left matrix. Lanes are a kernel row's columns and their channels, which lie beside each other where the input is packed as
+// whole pixels: at the next position they begin a stride on. So one packed row of input, its positions in quads, serves every
+// kernel row that reads it, and the quads of neighbouring rows follow each other as those of the planes do.
 
 namespace lowtide::integer {
 namespace {
+
+// Sums lie in tiles, [group][block of sixteen outputs][kernel row][vector of lanes][16 outputs][16 lanes].
+struct LaneTiles {
+  explicit LaneTiles(const ConvShape& shape);
+
+  std::int64_t groups, inputs, outputs;  // the last two of a group
+  std::int64_t kernel_rows, kernel_cols;
+  std::int64_t pixel;    // bytes of a packed pixel: a channel each, to whole quads
+  std::int64_t vectors;  // of a kernel row's lanes
+  std::int64_t blocks;   // of a group's outputs
+
+  std::int64_t streams() const { return kernel_rows * vectors; }
+  std::int64_t group_lanes() const { return streams() * kLanes; }
+  std::int64_t group_sums() const { return blocks * streams() * kLanes * kLanes; }
+};
+
+struct TiledSums {
+  LaneTiles tiles;
+  std::unique_ptr<std::int64_t[]> products;  // Σ (q - shift)(qx - shift)
+  std::vector<std::int64_t> lanes;           // Σ (qx - shift), [group][kernel row][vector][16]
+
+  // One group's products.
+  struct Group {
+    const LaneTiles& tiles;
+    const std::int64_t* sum;
+
+    // Calls take(first, count, sum, step) for the input channels that share a tile.
+    template <typename Take>
+    void stretches(std::int64_t output, std::int64_t place, std::int64_t inputs, const Take& take) const {
+      const std::int64_t row = place / tiles.kernel_cols, first = place % tiles.kernel_cols * tiles.pixel;
+      const std::int64_t stream = output / kLanes * tiles.streams() + row * tiles.vectors;
+      for (std::int64_t c = 0, count = 0; c < inputs; c += count) {
+        const std::int64_t vector = (first + c) / kLanes, lane = (first + c) % kLanes;
+        count = std::min(kLanes - lane, inputs - c);
+        take(c, count, sum + ((stream + vector) * kLanes + output % kLanes) * kLanes + lane, 1);
+      }
+    }
+  };
+  Group of(std::int64_t group) const { return {tiles, products.get() + group * tiles.group_sums()}; }
+
+  // Σ qx over the positions that each tap meets, [kernel position][input channel].
+  std::vector<std::int64_t> input_sums(const ConvShape& shape, std::int32_t shift) const;
+};
+
+LaneTiles::LaneTiles(const ConvShape& shape)
+    : groups(shape.groups),
+      inputs(shape.weight[1]),
+      outputs(shape.weight[0] / shape.groups),
+      kernel_rows(shape.weight[2]),
+      kernel_cols(shape.weight[3]),
+      pixel(quads_for(inputs) * kQuad),
+      vectors(vectors_for(kernel_cols * pixel)),
+      blocks(vectors_for(outputs)) {}
+
+std::vector<std::int64_t> TiledSums::input_sums(const ConvShape& shape, std::int32_t shift) const {
+  const std::vector<std::int64_t> positions = met_positions(shape);
+  std::vector<std::int64_t> result;
+  for (std::size_t place = 0; place < positions.size(); ++place) {
+    const auto at = static_cast<std::int64_t>(place);
+    const std::int64_t row = at / tiles.kernel_cols, col = at % tiles.kernel_cols;
+    for (std::int64_t group = 0; group < tiles.groups; ++group) {
+      const std::int64_t* sum = lanes.data() + group * tiles.group_lanes() + row * tiles.vectors * kLanes;
+      for (std::int64_t c = 0; c < tiles.inputs; ++c) {
+        result.push_back(sum[col * tiles.pixel + c] + positions[place] * shift);
+      }
+    }
+  }
+  return result;
+}
 
 // Of the error: no margin, rows of whole quads.
 Plan error_plan(std::int64_t rows, std::int64_t cols) {
@@ -223,34 +303,18 @@ class WeightSums {
 
 }  // namespace
 
-LaneTiles::LaneTiles(const ConvShape& shape)
-    : groups(shape.groups),
-      inputs(shape.weight[1]),
-      outputs(shape.weight[0] / shape.groups),
-      kernel_rows(shape.weight[2]),
-      kernel_cols(shape.weight[3]),
-      pixel(quads_for(inputs) * kQuad),
-      vectors(vectors_for(kernel_cols * pixel)),
-      blocks(vectors_for(outputs)) {}
-
-std::vector<std::int64_t> TiledSums::input_sums(const ConvShape& shape, std::int32_t shift) const {
-  const std::vector<std::int64_t> positions = met_positions(shape);
-  std::vector<std::int64_t> result;
-  for (std::size_t place = 0; place < positions.size(); ++place) {
-    const auto at = static_cast<std::int64_t>(place);
-    const std::int64_t row = at / tiles.kernel_cols, col = at % tiles.kernel_cols;
-    for (std::int64_t group = 0; group < tiles.groups; ++group) {
-      const std::int64_t* sum = lanes.data() + group * tiles.group_lanes() + row * tiles.vectors * kLanes;
-      for (std::int64_t c = 0; c < tiles.inputs; ++c) {
-        result.push_back(sum[col * tiles.pixel + c] + positions[place] * shift);
-      }
-    }
+at::Tensor matrix_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape,
+                                  const TileKernels& tiles) {
+  at::Tensor dw = empty_weight_gradient(dy, shape);
+  const GradientCodes codes{.input = x.code.data_ptr<std::uint8_t>(),
+                            .error = dy.code.data_ptr<std::uint8_t>(),
+                            .shifts = {.error = 0, .input = Affine::of(x).shift}};
+  const TiledSums sums = WeightSums(shape, codes, tiles).sums();
+  const GradientSums edges(dy, x, shape, codes.shifts, sums.input_sums(shape, codes.shifts.input));
+  for (std::int64_t group = 0; group < shape.groups; ++group) {
+    write_weight_gradient(shape, edges, group, sums.of(group), dw);
   }
-  return result;
-}
-
-TiledSums tiled_weight_sums(const ConvShape& shape, const GradientCodes& codes, const TileKernels& tiles) {
-  return WeightSums(shape, codes, tiles).sums();
+  return dw;
 }
 
 }  // namespace lowtide::integer
