@@ -11,6 +11,7 @@
 #include "lowtide/engine/integer/plan.h"
 #include "lowtide/engine/integer/tap_sums.h"
 #include "lowtide/engine/integer/tiles.h"
+#include "lowtide/engine/integer/tuning.h"
 
 // A depthwise convolution has nine products an output where a dense one has hundreds: it is bound by memory and by
 // widening bytes, not by products. Lanes are channels, which never mix; so the weights' scales stay a factor of every
@@ -107,7 +108,8 @@ at::Tensor walk(const Plan& plan, const Quantized& x, const Quantized& w, const 
   for (const Phase& phase : plan.phases) {
     constants.push_back(make_constants(plan, phase, weights, input, shape.weight[3]));
   }
-  const std::int64_t grain = std::max<std::int64_t>(1, 20'000 * items / std::max<std::int64_t>(1, y.numel()));
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, kDepthwiseOutputsPerThread * items / std::max<std::int64_t>(1, y.numel()));
   if (watcher) watcher->begin(y);
   at::parallel_for(0, items, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t item = begin; item < end; ++item) {
@@ -196,8 +198,8 @@ at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, co
   std::vector<std::int64_t> total(static_cast<std::size_t>(places * channels));
   TapSums input_sums(x, shape, Met::kInputs);
   std::mutex adding;  // the order does not matter to sums of integers
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, 20'000 * items / std::max<std::int64_t>(1, dy.code.numel()));
+  const std::int64_t grain = std::max<std::int64_t>(
+      1, kDepthwiseOutputsPerThread * items / std::max<std::int64_t>(1, dy.code.numel()));
   at::parallel_for(0, items, grain, [&](std::int64_t begin, std::int64_t end) {
     std::vector<std::int32_t> sum(total.size());
     std::vector<std::int64_t> mine(total.size());

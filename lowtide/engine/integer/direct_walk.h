@@ -12,6 +12,7 @@
 #include "lowtide/engine/integer/plan.h"
 #include "lowtide/engine/integer/scratch.h"
 #include "lowtide/engine/integer/tiles.h"
+#include "lowtide/engine/integer/tuning.h"
 
 // The walk that a convolution's output and its input gradient have in common: pack an image, sum the tiles row by
 // row, hand each row of integer sums to whoever makes floats of them.
@@ -115,11 +116,9 @@ class DenseWalk {
     const std::int64_t stretch = rows_at_once(rows);
     const std::int64_t stretches = (rows + stretch - 1) / stretch;
     const std::int64_t tasks = call_.items * call_.groups * stretches;
-    // A core does some 200 products of bytes a nanosecond: below two million it is done before a second is awake.
-    const std::int64_t grain = macs < 2'000'000 ? tasks : 1;
     watcher_ = tasks == call_.items ? call_.watcher : nullptr;
     if (watcher_) watcher_->begin(call_.out);
-    TaskQueues(tasks, grain).run([&](TaskQueues::Worker& worker) {
+    TaskQueues(tasks, grain_for(macs, tasks)).run([&](TaskQueues::Worker& worker) {
       const TileUse use(tiles_);
       while (const std::optional<std::int64_t> task = worker.next_task()) {
         const std::int64_t first = *task % stretches * stretch;
@@ -131,14 +130,13 @@ class DenseWalk {
   }
 
  private:
-  // The packed rows of a task are to stay in the second-level cache beside the weights; and a small batch of large
-  // images is cut so that several cores find work.
+  // The packed rows of a task stay in a cache, and a small batch of large images is cut so that several cores find work.
   std::int64_t rows_at_once(std::int64_t rows) const {
-    constexpr std::int64_t kCacheBytes = 256 * 1024;
     const std::int64_t row_bytes = quads_ * kQuad * plan_.pitch();
-    const std::int64_t fit = (kCacheBytes / row_bytes - plan_.tap_reach()) / plan_.row_step;
+    const std::int64_t fit = (kPackedBytes / row_bytes - plan_.tap_reach()) / plan_.row_step;
     const std::int64_t tasks = call_.items * call_.groups;
-    const std::int64_t share = tasks >= 8 ? rows : std::max<std::int64_t>(4, rows * tasks / 8);
+    const std::int64_t share =
+        tasks >= kEnoughTasks ? rows : std::max(kLeastBandRows, rows * tasks / kEnoughTasks);
     return std::clamp<std::int64_t>(std::min(fit, share), 1, rows);
   }
 
@@ -237,10 +235,9 @@ class DenseWalk {
 
   // Rows that are summed as one, with what lies between them: a matrix unit takes sixteen pixels in the time of fewer.
   std::int64_t rows_together(const Phase& phase) const {
-    constexpr std::int64_t kPixels = 128;  // their sums are 32 KiB
     const bool gains = tiles_.has_matrix_unit() && phase.cols < kLanes && call_.groups == 1;
     const bool neighbours = plan_.row_step == 1 && plan_.out_row_step == 1 && plan_.out_col_step == 1;
-    return gains && neighbours ? std::clamp<std::int64_t>(kPixels / plan_.pitch(), 1, phase.rows) : 1;
+    return gains && neighbours ? std::clamp<std::int64_t>(kJoinedPixels / plan_.pitch(), 1, phase.rows) : 1;
   }
 
   // Where the taps of a phase lie from an output pixel's place.

@@ -7,6 +7,7 @@
 #include "lowtide/engine/integer/direct_walk.h"
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/tap_sums.h"
+#include "lowtide/engine/integer/tuning.h"
 
 // dw[o][c][tap] is a sum over all pixels of all images: the error of channel o against the input of channel c, shifted
 // by the tap. Lanes are output channels, quads neighbouring columns of a row; the shifted inputs are streams that
@@ -63,8 +64,6 @@ class GroupSums {
   std::vector<std::int64_t> sums(const GroupCodes& codes) const {
     std::vector<std::int64_t> total(
         static_cast<std::size_t>(g_.streams() * g_.shifts() * g_.vectors * kLanes));
-    // Eight tasks keep as many threads busy.
-    constexpr std::int64_t kEnoughTasks = 8;
     if (g_.items / images_at_once() >= kEnoughTasks) {
       by_images(codes, total);
     } else {
@@ -80,23 +79,19 @@ class GroupSums {
     int streams;
   };
 
-  // Tasks of any kind that a thread is woken for.
-  std::int64_t grain() const { return g_.shape.macs() * g_.items < 2'000'000 ? g_.items * 1000 : 1; }
+  std::int64_t grain(std::int64_t tasks) const { return grain_for(g_.shape.macs() * g_.items, tasks); }
 
-  // An eighth of a second-level cache: tasks small enough to be shared out evenly. But each adds all its sums to
-  // the total, through memory: it is to have some thousand terms to each.
   std::int64_t images_at_once() const {
-    constexpr std::int64_t kCacheBytes = 128 * 1024, kTerms = 1024;
-    const std::int64_t fit = kCacheBytes / (g_.image_planes() + g_.image_error());
+    const std::int64_t fit = kGradientPackedBytes / (g_.image_planes() + g_.image_error());
     const std::int64_t pixels = g_.plan.out_rows * g_.plan.out_cols;
-    return std::clamp<std::int64_t>(std::max(fit, (kTerms + pixels - 1) / pixels), 1, g_.items);
+    return std::clamp<std::int64_t>(std::max(fit, (kGradientTerms + pixels - 1) / pixels), 1, g_.items);
   }
 
   // Every thread packs some images and sums all tiles over them while they are in its cache.
   void by_images(const GroupCodes& codes, std::vector<std::int64_t>& total) const {
     std::mutex adding;  // the order does not matter to sums of integers
     const std::int64_t at_once = images_at_once(), tasks = (g_.items + at_once - 1) / at_once;
-    TaskQueues(tasks, grain()).run([&](TaskQueues::Worker& worker) {
+    TaskQueues(tasks, grain(tasks)).run([&](TaskQueues::Worker& worker) {
       thread_local Packed packed;
       reserve(packed, at_once);
       std::vector<std::int64_t> mine(total.size());
@@ -114,8 +109,9 @@ class GroupSums {
   void by_tiles(const GroupCodes& codes, std::vector<std::int64_t>& total) const {
     Packed packed;
     reserve(packed, g_.items);
-    parallel_for(g_.items, grain(), [&](std::int64_t item) { pack(codes, item, packed, item); });
-    parallel_for(static_cast<std::int64_t>(list_.size()), grain(), [&](std::int64_t i) {
+    parallel_for(g_.items, grain(g_.items), [&](std::int64_t item) { pack(codes, item, packed, item); });
+    const auto tiles = static_cast<std::int64_t>(list_.size());
+    parallel_for(tiles, grain(tiles), [&](std::int64_t i) {
       work(list_[static_cast<std::size_t>(i)], packed, g_.items, total.data());
     });
   }

@@ -8,6 +8,7 @@
 
 #include "lowtide/base/lanes.h"
 #include "lowtide/base/simd.h"
+#include "lowtide/engine/integer/tuning.h"
 
 namespace lowtide::integer {
 namespace {
@@ -81,9 +82,8 @@ FixedPoint::FixedPoint(const std::uint8_t* code, const std::vector<Affine>& rows
       u_(new std::uint32_t[rows.size() * scale.size()]) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const auto count = static_cast<std::int64_t>(rows.size());
-  // Some 100 µs of work for a thread, at a nanosecond an element.
   const std::int64_t rows_per_thread =
-      std::max<std::int64_t>(1, 100'000 / std::max<std::int64_t>(1, columns));
+      std::max<std::int64_t>(1, kFixedPointsPerThread / std::max<std::int64_t>(1, columns));
   std::vector<double> low(scale.size(), kInfinity), high(scale.size(), -kInfinity), inverse(scale.size());
   std::mutex joining;  // extremes do not depend on the order
   at::parallel_for(0, count, rows_per_thread, [&](std::int64_t begin, std::int64_t end) {

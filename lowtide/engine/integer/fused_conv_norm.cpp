@@ -3,6 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "lowtide/engine/integer/tuning.h"
+
 namespace lowtide::integer {
 namespace {
 
@@ -11,12 +13,9 @@ bool is_bytes(int bits) { return !is_float_bits(bits) && bits <= kByteBits; }
 // Whether a convolution's output had better be computed again for the backward pass than kept.
 bool is_cheap(const ConvNormCall& call) {
   if (!is_bytes(call.input.bits)) return false;
-  // A core does 200 products of bytes in the time it takes to fetch four floats from memory: up to eight quads an
-  // element, computing costs no more than keeping.
-  constexpr std::int64_t kQuad = 4, kCheapQuads = 8;
   const auto& weight = call.shape.weight;
   const std::int64_t quads = (weight[1] + kQuad - 1) / kQuad * weight[2] * weight[3];
-  return call.shape.groups == 1 && quads <= kCheapQuads;
+  return call.shape.groups == 1 && quads <= kRecomputedQuads;
 }
 
 }  // namespace

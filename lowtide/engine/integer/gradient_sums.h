@@ -8,6 +8,7 @@
 
 #include "lowtide/engine/engine.h"
 #include "lowtide/engine/integer/affine.h"
+#include "lowtide/engine/integer/tuning.h"
 
 namespace lowtide::integer {
 
@@ -71,7 +72,6 @@ void write_weight_gradient(const ConvShape& shape, const GradientSums& edges, st
   const std::int64_t places = shape.weight[2] * shape.weight[3];
   const std::int64_t inputs = shape.weight[1], outputs = shape.weight[0] / shape.groups;
   float* out = dw.data_ptr<float>() + group * outputs * places * inputs;
-  constexpr std::int64_t kValuesPerThread = 10'000;  // fewer are not worth waking a thread
   const std::int64_t grain = std::max<std::int64_t>(1, kValuesPerThread / (inputs * places));
   at::parallel_for(0, outputs, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {

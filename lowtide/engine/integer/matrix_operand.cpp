@@ -5,13 +5,10 @@
 #include "lowtide/base/lanes.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/fixed_point.h"
+#include "lowtide/engine/integer/tuning.h"
 
 namespace lowtide::integer {
 namespace {
-
-// Columns are packed by several threads where each has some 100 µs of work, at about a byte a nanosecond (estimated, not
-// measured).
-constexpr std::int64_t kPackedBytesPerThread = 100'000;
 
 template <typename Pack>
 void pack_blocks(const std::vector<Block>& blocks, std::int64_t block_bytes, const Pack& pack) {

@@ -10,6 +10,7 @@
 #include "lowtide/engine/integer/direct_walk.h"
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/tap_sums.h"
+#include "lowtide/engine/integer/tuning.h"
 
 // A weight gradient's sums by a matrix unit.
 //
@@ -140,8 +141,7 @@ class WeightSums {
     };
     const std::int64_t bands = (plan_.out_rows + rows_at_once_ - 1) / rows_at_once_;
     const std::int64_t tasks = (shape_.input[0] + images_at_once_ - 1) / images_at_once_ * bands;
-    // As elsewhere, no thread is woken for two million products.
-    const std::int64_t grain = shape_.macs() * shape_.input[0] < 2'000'000 ? tasks : 1;
+    const std::int64_t grain = grain_for(shape_.macs() * shape_.input[0], tasks);
     TaskQueues(tasks, grain).run([&](TaskQueues::Worker& worker) {
       const TileUse use(kernels_);
       thread_local Scratch<std::int32_t> product_memory, lane_memory;
@@ -191,14 +191,10 @@ class WeightSums {
     return tiles_.blocks * kLanes * out_rows * row_quads_ * kQuad;
   }
 
-  // Both operands of a task are to stay in a second-level cache, of which this is an eighth or a quarter.
-  static constexpr std::int64_t kCacheBytes = 256 * 1024;
-  static constexpr std::int64_t kEnoughTasks = 8;  // keep as many threads busy
-
   std::int64_t rows_at_once() const {
     const std::int64_t row = image_planes(1) + remainders() * row_bytes();
-    const std::int64_t fit = std::min(kCacheBytes / row, kMostTerms / plan_.out_cols);
-    const std::int64_t share = std::max<std::int64_t>(4, plan_.out_rows * shape_.input[0] / kEnoughTasks);
+    const std::int64_t fit = std::min(kPackedBytes / row, kMostTerms / plan_.out_cols);
+    const std::int64_t share = std::max(kLeastBandRows, plan_.out_rows * shape_.input[0] / kEnoughTasks);
     return std::clamp<std::int64_t>(std::min(fit, share), 1, plan_.out_rows);
   }
 
@@ -207,7 +203,7 @@ class WeightSums {
     const std::int64_t image = image_planes(plan_.out_rows) + image_lanes(plan_.out_rows);
     const std::int64_t terms = kMostTerms / (plan_.out_rows * plan_.out_cols);
     const std::int64_t share = shape_.input[0] / kEnoughTasks;
-    return std::clamp<std::int64_t>(std::min({kCacheBytes / image, terms, share}), 1, shape_.input[0]);
+    return std::clamp<std::int64_t>(std::min({kPackedBytes / image, terms, share}), 1, shape_.input[0]);
   }
 
   Task task_at(std::int64_t batch, std::int64_t band) const {

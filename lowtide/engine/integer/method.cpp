@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lowtide/engine/integer/tuning.h"
+
 namespace lowtide::integer {
 namespace {
 

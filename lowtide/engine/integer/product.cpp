@@ -6,11 +6,10 @@
 
 #include "lowtide/engine/integer/matrix_operand.h"
 #include "lowtide/engine/integer/products.h"
+#include "lowtide/engine/integer/tuning.h"
 
 namespace lowtide::integer {
 namespace {
-
-constexpr std::int64_t kTileRows = 32;  // a tile's packed rows of 1024 inner elements are 32 KiB
 
 struct Result {
   float* y;
@@ -50,13 +49,13 @@ void multiply_rows(const Side& left, const RightOperand& right, std::int64_t fir
 // y = left · right over elements [from, from + right.terms()) of the left operand.
 void multiply(const Side& left, const RightOperand& right, std::int64_t from, const Result& result,
               const TileKernels& tiles) {
-  const std::int64_t row_tiles = (left.across + kTileRows - 1) / kTileRows;
+  const std::int64_t row_tiles = (left.across + kMatrixTileRows - 1) / kMatrixTileRows;
   const std::int64_t macs = left.across * right.columns() * right.terms();
-  at::parallel_for(0, row_tiles, macs < 2'000'000 ? row_tiles : 1, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, row_tiles, grain_for(macs, row_tiles), [&](std::int64_t begin, std::int64_t end) {
     const TileUse use(tiles);
     for (std::int64_t tile = begin; tile < end; ++tile) {
-      const std::int64_t first = tile * kTileRows;
-      multiply_rows(left, right, first, std::min(kTileRows, left.across - first), from, result, tiles);
+      const std::int64_t first = tile * kMatrixTileRows;
+      multiply_rows(left, right, first, std::min(kMatrixTileRows, left.across - first), from, result, tiles);
     }
   });
 }
@@ -160,7 +159,7 @@ at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& s
   };
   const std::int64_t matrices = left_stack.size(0);
   const std::int64_t grain =
-      matrices == 1 ? 1 : std::max<std::int64_t>(1, 2'000'000 / (rows * terms * columns));
+      matrices == 1 ? 1 : std::max<std::int64_t>(1, kParallelMacs / (rows * terms * columns));
   if (matrices == 1) {
     one(0);
   } else {

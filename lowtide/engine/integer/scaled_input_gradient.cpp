@@ -7,6 +7,7 @@
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/conv_methods.h"
 #include "lowtide/engine/integer/direct_walk.h"
+#include "lowtide/engine/integer/tuning.h"
 #include "lowtide/engine/integer/weight_classes.h"
 
 // The input gradient of a convolution with a wide kernel, one output channel at a time: the kernel's columns of one
@@ -132,7 +133,7 @@ class ScaledGradient {
 
   void run(const at::Tensor& dx, bool adds, ImageWatcher* watcher) const {
     const std::int64_t tasks = shape_.input[0] * shape_.groups;
-    const std::int64_t grain = shape_.macs() * shape_.input[0] < 2'000'000 ? tasks : 1;
+    const std::int64_t grain = grain_for(shape_.macs() * shape_.input[0], tasks);
     if (shape_.groups > 1) watcher = nullptr;
     if (watcher) watcher->begin(dx);
     parallel_for(tasks, grain, [&](std::int64_t task) {

@@ -6,6 +6,7 @@
 #include "lowtide/base/lanes.h"
 #include "lowtide/base/parallel.h"
 #include "lowtide/base/simd.h"
+#include "lowtide/engine/integer/tuning.h"
 
 namespace lowtide::integer {
 namespace {
@@ -70,9 +71,6 @@ struct Pixels {
   std::int64_t rows, row_step, cols, col_step;
 };
 
-// So many codes at most are added at once: a first-level cache holds them while their channels are gone through.
-constexpr std::int64_t kAtOnce = 16384;
-
 // to[c] += channel c of all pixels
 LOWTIDE_SIMD void add_pixels(const Pixels& of, std::int64_t channels, std::int64_t* to) {
   const Pixels pixels = of;
@@ -120,8 +118,8 @@ TapSums::TapSums(const Quantized& q, const ConvShape& shape, Met met)
       image_codes_(q.code.size(2) * row_codes_),
       met_by_rows_(met_by_taps(shape, 0, met)),
       met_by_cols_(met_by_taps(shape, 1, met)),
-      rows_(classes_of(q.code.size(2), met_by_rows_, std::max<std::int64_t>(1, kAtOnce / row_codes_))),
-      cols_(classes_of(q.code.size(3), met_by_cols_, std::max<std::int64_t>(1, kAtOnce / channels_))),
+      rows_(classes_of(q.code.size(2), met_by_rows_, std::max<std::int64_t>(1, kSummedCodes / row_codes_))),
+      cols_(classes_of(q.code.size(3), met_by_cols_, std::max<std::int64_t>(1, kSummedCodes / channels_))),
       sums_(rows_.size() * cols_.size() * static_cast<std::size_t>(channels_)) {}
 
 void TapSums::Part::add_image(std::int64_t item) {
@@ -148,8 +146,7 @@ TapSums::Part::~Part() {
 }
 
 void TapSums::add_all() {
-  // A core adds some 10 codes a nanosecond: a second thread pays from some 100,000 on.
-  TaskQueues(items_, 100'000 / image_codes_).run([&](TaskQueues::Worker& worker) {
+  TaskQueues(items_, kSummedCodesPerThread / image_codes_).run([&](TaskQueues::Worker& worker) {
     Part part(*this);
     while (const std::optional<std::int64_t> item = worker.next_task()) part.add_image(*item);
   });

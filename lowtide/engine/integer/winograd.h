@@ -43,15 +43,6 @@ struct TileGrid {
   std::int64_t tiles() const { return items * tile_rows * tile_cols; }
 };
 
-// What a convolution must have to be worth transforming, as measured on Zen 4.
-struct WinogradWorth {
-  std::int64_t channels;           // both numbers of channels are multiples of this
-  std::int64_t tiles_per_channel;  // weights are transformed once, or sums transformed back, for all tiles
-  std::int64_t images;             // where threads share out whole images
-};
-inline constexpr WinogradWorth kOutputsWorth{32, 4, 8}, kInputGradientsWorth{32, 4, 8},
-    kWeightGradientsWorth{16, 1, 1};
-
 // Images of codes, channels last. `outside` is a row of the codes that stand for nothing, for what lies beyond the edges.
 struct ImagePixels {
   const std::uint8_t* code = nullptr;

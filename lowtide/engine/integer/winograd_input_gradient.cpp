@@ -5,6 +5,7 @@
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/conv_methods.h"
+#include "lowtide/engine/integer/tuning.h"
 #include "lowtide/engine/integer/weight_classes.h"
 #include "lowtide/engine/integer/winograd_walk.h"
 
@@ -149,7 +150,7 @@ class WinogradGradient {
   WinogradWeights transform_weights(const WinogradKernels& kernels) {
     const std::vector<float> inverse = set_steps();
     WinogradWeights weights(2, outputs_, inputs_);
-    parallel_for(outputs_ / kPair, 8, [&](std::int64_t pair) {
+    parallel_for(outputs_ / kPair, kTransformedPairsPerThread, [&](std::int64_t pair) {
       for (const Block& block : weights.blocks) {
         for (int v = 0; v < block.vectors; ++v) {
           transform(pair, (block.first + v) * kLanes, inverse.data(), kernels,

@@ -4,6 +4,7 @@
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/conv_methods.h"
 #include "lowtide/engine/integer/output_epilogue.h"
+#include "lowtide/engine/integer/tuning.h"
 #include "lowtide/engine/integer/winograd_walk.h"
 
 namespace lowtide::integer {
@@ -44,9 +45,8 @@ void transform_lane(const GroupWeights& w, const Block& block, std::int64_t lane
 WinogradWeights transform_weights(const GroupWeights& w, const std::vector<Affine>& rows,
                                   const WinogradKernels& kernels) {
   WinogradWeights transformed(1, w.inputs, static_cast<std::int64_t>(rows.size()));
-  constexpr std::int64_t kLanesPerThread = 16;  // some 10 µs
   for (const Block& block : transformed.blocks) {
-    parallel_for(block.vectors * kLanes, kLanesPerThread, [&](std::int64_t lane) {
+    parallel_for(block.vectors * kLanes, kTransformedLanesPerThread, [&](std::int64_t lane) {
       transform_lane(w, block, lane, rows[static_cast<std::size_t>(block.first * kLanes + lane)].zero,
                      kernels, transformed);
     });

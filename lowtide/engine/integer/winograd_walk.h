@@ -10,6 +10,7 @@
 #include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/direct_walk.h"
+#include "lowtide/engine/integer/tuning.h"
 #include "lowtide/engine/integer/winograd.h"
 
 // The walk that a convolution's output and its input gradient have in common where winograd.h is used: transform some rows
@@ -100,17 +101,13 @@ class WinogradWalk {
 
   void run() const {
     const TileGrid& grid = call_.grid;
-    const std::int64_t images = std::max<std::int64_t>(1, kTilesAtOnce / (grid.tile_rows * grid.tile_cols));
+    const std::int64_t images = std::max<std::int64_t>(1, kWinogradTiles / (grid.tile_rows * grid.tile_cols));
     if (call_.watcher) call_.watcher->begin(call_.out);
     parallel_for((grid.items + images - 1) / images, 1,
                  [&](std::int64_t task) { work(task * images, std::min(grid.items, (task + 1) * images)); });
   }
 
  private:
-  // With 64 channels the windows of so many are 74 KiB, their sums 147 KiB and the weights 295 KiB: a second-level cache
-  // holds them. A row of tiles is not cut, however wide the image.
-  static constexpr std::int64_t kTilesAtOnce = 16;
-
   // Rows of tiles, counted through all images.
   struct Strips {
     std::int64_t first, count;
@@ -132,7 +129,7 @@ class WinogradWalk {
   void work(std::int64_t first, std::int64_t last) const {
     const TileGrid& grid = call_.grid;
     const auto images = rows_.images(first, last - first);
-    const std::int64_t at_once = std::max<std::int64_t>(1, kTilesAtOnce / grid.tile_cols);
+    const std::int64_t at_once = std::max<std::int64_t>(1, kWinogradTiles / grid.tile_cols);
     for (std::int64_t strip = first * grid.tile_rows; strip < last * grid.tile_rows; strip += at_once) {
       const Strips strips{strip, std::min(at_once, last * grid.tile_rows - strip)};
       const Buffers buffers = reserve(strips);

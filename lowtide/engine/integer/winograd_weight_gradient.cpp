@@ -8,14 +8,14 @@
 #include "lowtide/engine/integer/direct_walk.h"
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/tap_sums.h"
+#include "lowtide/engine/integer/tuning.h"
 #include "lowtide/engine/integer/winograd.h"
 
 namespace lowtide::integer {
 namespace {
 
-// Tiles that are transformed together: both operands of 64 channels are 590 KiB then, which a second-level cache holds.
 // The error's codes less their shift are within ±128, the input's less their zero within ±255.
-constexpr std::int64_t kTiles = 64, kTilePairs = kTiles / kPair;
+constexpr std::int64_t kTiles = kWinogradGradientTiles, kTilePairs = kTiles / kPair;
 constexpr std::int64_t kLargestError = 128, kLargestInput = 255;
 constexpr std::int64_t kLargestSum = kLargestError * kLargestInput * kTiles * kTile * kTile;
 static_assert(kLargestSum < kWinogradLimit);
@@ -23,7 +23,7 @@ static_assert(kLargestError * kErrorGrowth <= kMostShort && kLargestInput * kWin
 constexpr std::int64_t kMostTasks =
     std::numeric_limits<std::int32_t>::max() / kLargestSum;  // that 32 bits can sum
 
-constexpr std::int64_t kOutputsAtOnce = 16;  // their sums with 64 inputs at every point are 147 KiB
+constexpr std::int64_t kOutputsAtOnce = kWinogradGradientOutputs;
 
 class WeightSums {
  public:
@@ -57,10 +57,9 @@ class WeightSums {
       }
       begun = true;
     };
-    // As elsewhere, no thread is woken for two million products.
     const std::int64_t tasks = (grid_.tiles() + kTiles - 1) / kTiles;
-    const bool few = grid_.tiles() * kTile * kTile * kPlaces * inputs_ * outputs_ < 2'000'000;
-    TaskQueues(tasks, few ? tasks : 1).run([&](TaskQueues::Worker& worker) {
+    const std::int64_t macs = grid_.tiles() * kTile * kTile * kPlaces * inputs_ * outputs_;
+    TaskQueues(tasks, grain_for(macs, tasks)).run([&](TaskQueues::Worker& worker) {
       thread_local Scratch<std::int32_t> memory;
       std::int32_t* mine = memory.at_least(count);
       TapSums::Part input_sums(inputs);
