@@ -1,7 +1,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
 #include "lowtide/engine/cpu/image_watcher.h"
@@ -9,9 +8,11 @@
 #include "lowtide/engine/integer/conv_methods.h"
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/plan.h"
+#include "lowtide/engine/integer/scratch.h"
 #include "lowtide/engine/integer/tap_sums.h"
 #include "lowtide/engine/integer/tiles.h"
 #include "lowtide/engine/integer/tuning.h"
+#include "lowtide/engine/integer/wide_sums.h"
 
 // A depthwise convolution has nine products an output where a dense one has hundreds: it is bound by memory and by
 // widening bytes, not by products. Lanes are channels, which never mix; so the weights' scales stay a factor of every
@@ -153,29 +154,20 @@ void add_row_products(const Plan& plan, std::int64_t kernel_row, const std::uint
   }
 }
 
-// Σ q qx of one image, [kernel position][channel], added to `total`.
+// Σ q qx of one image, [kernel position][channel].
+template <typename Sums>
 void add_image_products(const Plan& plan, const std::uint8_t* error, const std::uint8_t* input,
-                        std::int64_t channels, const TileKernels& tiles, std::vector<std::int32_t>& sum,
-                        std::vector<std::int64_t>& total) {
-  const Phase& phase = plan.phases[0];
-  std::int64_t terms = 0;
-  const auto flush = [&] {
-    for (std::size_t i = 0; i < sum.size(); ++i) total[i] += sum[i];
-    std::fill(sum.begin(), sum.end(), 0);
-    terms = 0;
-  };
+                        std::int64_t channels, const TileKernels& tiles, Sums& sums) {
   for (std::int64_t row = 0; row < plan.out_rows; ++row) {
-    for (const Tap& tap : phase.taps) {
+    std::int32_t* sum = sums.add(plan.out_cols);
+    for (const Tap& tap : plan.phases[0].taps) {
       if (tap.kernel_col != 0) continue;
       const std::int64_t y = row * plan.row_step + tap.row - plan.top;
       if (y < 0 || y >= plan.source_rows) continue;
       add_row_products(plan, tap.kernel_row, error + row * plan.out_cols * channels,
-                       input + y * plan.source_cols * channels, channels, tiles, sum.data());
+                       input + y * plan.source_cols * channels, channels, tiles, sum);
     }
-    terms += plan.out_cols;
-    if (terms + plan.out_cols > kMostTerms) flush();
   }
-  flush();
 }
 
 }  // namespace
@@ -195,31 +187,29 @@ at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, co
   const Plan plan = output_plan(shape);
   const std::int64_t items = shape.input[0], channels = shape.input[1],
                      places = shape.weight[2] * shape.weight[3];
-  std::vector<std::int64_t> total(static_cast<std::size_t>(places * channels));
+  WideSums total(places * channels);
   TapSums input_sums(x, shape, Met::kInputs);
-  std::mutex adding;  // the order does not matter to sums of integers
   const std::int64_t grain = std::max<std::int64_t>(
       1, kDepthwiseOutputsPerThread * items / std::max<std::int64_t>(1, dy.code.numel()));
   at::parallel_for(0, items, grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<std::int32_t> sum(total.size());
-    std::vector<std::int64_t> mine(total.size());
+    thread_local Scratch<std::int32_t> sum_memory;
+    NarrowSums sums(sum_memory.at_least(total.count()), total.count(),
+                    [&](const std::int32_t* sum) { total.add(sum); });
     TapSums::Part inputs(input_sums);
     for (std::int64_t item = begin; item < end; ++item) {
       inputs.add_image(item);
       add_image_products(
           plan, dy.code.data_ptr<std::uint8_t>() + item * plan.out_rows * plan.out_cols * channels,
           x.code.data_ptr<std::uint8_t>() + item * plan.source_rows * plan.source_cols * channels, channels,
-          tiles, sum, mine);
+          tiles, sums);
     }
-    const std::lock_guard lock(adding);
-    for (std::size_t i = 0; i < total.size(); ++i) total[i] += mine[i];
   });
   at::Tensor dw = at::empty(shape.weight, dy.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
   const GradientSums edges(dy, x, shape, {}, input_sums.by_tap());
   float* out = dw.data_ptr<float>();
   for (std::int64_t c = 0; c < channels; ++c) {
     for (std::int64_t place = 0; place < places; ++place) {
-      edges.values({total.data() + place * channels + c, 1, c, place, c, 1}, out + c * places + place);
+      edges.values({total.get() + place * channels + c, 1, c, place, c, 1}, out + c * places + place);
     }
   }
   return dw;

@@ -1,4 +1,3 @@
-#include <mutex>
 #include <vector>
 
 #include "lowtide/base/parallel.h"
@@ -8,6 +7,7 @@
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/tap_sums.h"
 #include "lowtide/engine/integer/tuning.h"
+#include "lowtide/engine/integer/wide_sums.h"
 
 // dw[o][c][tap] is a sum over all pixels of all images: the error of channel o against the input of channel c, shifted
 // by the tap. Lanes are output channels, quads neighbouring columns of a row; the shifted inputs are streams that
@@ -89,7 +89,7 @@ class GroupSums {
 
   // Every thread packs some images and sums all tiles over them while they are in its cache.
   void by_images(const GroupCodes& codes, std::vector<std::int64_t>& total) const {
-    std::mutex adding;  // the order does not matter to sums of integers
+    WideSums all(static_cast<std::int64_t>(total.size()));
     const std::int64_t at_once = images_at_once(), tasks = (g_.items + at_once - 1) / at_once;
     TaskQueues(tasks, grain(tasks)).run([&](TaskQueues::Worker& worker) {
       thread_local Packed packed;
@@ -100,9 +100,9 @@ class GroupSums {
         for (std::int64_t i = 0; i < count; ++i) pack(codes, first + i, packed, i);
         for (const Tile& tile : list_) work(tile, packed, count, mine.data());
       }
-      const std::lock_guard lock(adding);
-      for (std::size_t i = 0; i < total.size(); ++i) total[i] += mine[i];
+      all.add(mine.data());
     });
+    std::copy_n(all.get(), all.count(), total.begin());
   }
 
   // Few large images: all of them are packed, then every thread sums some tiles.
@@ -151,8 +151,6 @@ class GroupSums {
   void work(const Tile& tile, const Packed& packed, std::int64_t images, std::int64_t* total) const {
     const std::int64_t count = tile.streams * g_.shifts() * tile.block.vectors * kLanes;
     thread_local Scratch<std::int32_t> sum_memory;
-    std::int32_t* sum = sum_memory.at_least(count);
-    std::fill_n(sum, count, 0);
     std::vector<const std::int8_t*> streams(static_cast<std::size_t>(tile.streams));
     GradientTile part;
     part.stream = streams.data();
@@ -161,14 +159,14 @@ class GroupSums {
     part.quads = g_.quads;
     part.pitch = g_.plan.row_step * g_.planes.pitch();
     part.error_pitch = g_.quads * tile.block.vectors * kVectorBytes;
-    part.sum = sum;
-    std::int64_t terms = 0;
     const std::int64_t row_terms = g_.plan.out_cols;
+    // Signed times unsigned: half of what kMostTerms allows for is left unused.
+    NarrowSums sums(sum_memory.at_least(count), count,
+                    [&](const std::int32_t* sum) { flush(tile, sum, total); });
     for (std::int64_t item = 0; item < images; ++item) {
-      for (std::int64_t row = 0; row < g_.plan.out_rows;) {
-        // Signed times unsigned: half of what kMostTerms allows for is left unused.
-        const std::int64_t room = std::max<std::int64_t>(1, (kMostTerms - terms) / row_terms);
-        part.rows = std::min(room, g_.plan.out_rows - row);
+      for (std::int64_t row = 0; row < g_.plan.out_rows; row += part.rows) {
+        part.rows = std::min(sums.room_for(row_terms) / row_terms, g_.plan.out_rows - row);
+        part.sum = sums.add(part.rows * row_terms);
         for (int s = 0; s < tile.streams; ++s) {
           streams[static_cast<std::size_t>(s)] = packed.planes.get() + item * g_.image_planes() +
                                                  row * part.pitch + g_.stream_offset(tile.first_stream + s);
@@ -176,25 +174,17 @@ class GroupSums {
         part.error = packed.error.get() + item * g_.image_error() +
                      (tile.block.first * g_.plan.out_rows * g_.quads) * kVectorBytes + row * part.error_pitch;
         tiles_.gradient_tile(part, tile.block.vectors);
-        row += part.rows;
-        terms += part.rows * row_terms;
-        if (terms + row_terms > kMostTerms) {
-          flush(tile, sum, total);
-          terms = 0;
-        }
       }
     }
-    flush(tile, sum, total);
   }
 
-  void flush(const Tile& tile, std::int32_t* sum, std::int64_t* total) const {
+  void flush(const Tile& tile, const std::int32_t* sum, std::int64_t* total) const {
     const std::int64_t lanes = tile.block.vectors * kLanes;
     for (std::int64_t i = 0; i < tile.streams * g_.shifts(); ++i) {
       std::int64_t* to =
           total + ((tile.first_stream * g_.shifts() + i) * g_.vectors + tile.block.first) * kLanes;
       for (std::int64_t lane = 0; lane < lanes; ++lane) to[lane] += sum[i * lanes + lane];
     }
-    std::fill_n(sum, tile.streams * g_.shifts() * lanes, 0);
   }
 
   const Geometry& g_;

@@ -1,16 +1,14 @@
 #include <algorithm>
-#include <memory>
-#include <mutex>
 #include <vector>
 
 #include "lowtide/base/parallel.h"
-#include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/conv_methods.h"
 #include "lowtide/engine/integer/direct_walk.h"
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/tap_sums.h"
 #include "lowtide/engine/integer/tuning.h"
+#include "lowtide/engine/integer/wide_sums.h"
 
 // A weight gradient's sums by a matrix unit.
 //
@@ -35,12 +33,21 @@ struct LaneTiles {
   std::int64_t streams() const { return kernel_rows * vectors; }
   std::int64_t group_lanes() const { return streams() * kLanes; }
   std::int64_t group_sums() const { return blocks * streams() * kLanes * kLanes; }
+  std::int64_t product_count() const { return groups * group_sums(); }
+  std::int64_t lane_count() const { return groups * group_lanes(); }
 };
 
 struct TiledSums {
-  LaneTiles tiles;
-  std::unique_ptr<std::int64_t[]> products;  // Σ (q - shift)(qx - shift)
-  std::vector<std::int64_t> lanes;           // Σ (qx - shift), [group][kernel row][vector][16]
+  explicit TiledSums(const ConvShape& shape)
+      : tiles(shape), all(tiles.product_count() + tiles.lane_count()) {}
+
+  const LaneTiles tiles;
+  WideSums all;
+
+  // Σ (q - shift)(qx - shift)
+  const std::int64_t* products() const { return all.get(); }
+  // Σ (qx - shift), [group][kernel row][vector][16]
+  const std::int64_t* lanes() const { return all.get() + tiles.product_count(); }
 
   // One group's products.
   struct Group {
@@ -59,7 +66,7 @@ struct TiledSums {
       }
     }
   };
-  Group of(std::int64_t group) const { return {tiles, products.get() + group * tiles.group_sums()}; }
+  Group of(std::int64_t group) const { return {tiles, products() + group * tiles.group_sums()}; }
 
   // Σ qx over the positions that each tap meets, [kernel position][input channel].
   std::vector<std::int64_t> input_sums(const ConvShape& shape, std::int32_t shift) const;
@@ -82,7 +89,7 @@ std::vector<std::int64_t> TiledSums::input_sums(const ConvShape& shape, std::int
     const auto at = static_cast<std::int64_t>(place);
     const std::int64_t row = at / tiles.kernel_cols, col = at % tiles.kernel_cols;
     for (std::int64_t group = 0; group < tiles.groups; ++group) {
-      const std::int64_t* sum = lanes.data() + group * tiles.group_lanes() + row * tiles.vectors * kLanes;
+      const std::int64_t* sum = lanes() + group * tiles.group_lanes() + row * tiles.vectors * kLanes;
       for (std::int64_t c = 0; c < tiles.inputs; ++c) {
         result.push_back(sum[col * tiles.pixel + c] + positions[place] * shift);
       }
@@ -105,11 +112,6 @@ Plan input_plan(const ConvShape& shape) {
   return plan;
 }
 
-template <typename Sum>
-LOWTIDE_SIMD void add_sums(const std::int32_t* from, std::int64_t n, Sum* to) {
-  for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
-}
-
 class WeightSums {
  public:
   WeightSums(const ConvShape& shape, const GradientCodes& codes, const TileKernels& kernels)
@@ -122,50 +124,25 @@ class WeightSums {
         rows_at_once_(rows_at_once()),
         images_at_once_(images_at_once()) {}
 
-  TiledSums sums() const {
-    const std::int64_t product_count = tiles_.groups * tiles_.group_sums();
-    const std::int64_t lane_count = tiles_.groups * tiles_.group_lanes();
-    TiledSums total{tiles_, {}, std::vector<std::int64_t>(static_cast<std::size_t>(lane_count))};
-    total.products = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(product_count));
-    std::mutex adding;  // the order does not matter to sums of integers
-    bool begun = false;
-    const auto add_to_total = [&](const std::int32_t* products, const std::int32_t* lanes) {
-      const std::lock_guard lock(adding);
-      if (begun) {
-        add_sums(products, product_count, total.products.get());
-      } else {
-        std::copy_n(products, product_count, total.products.get());
-      }
-      begun = true;
-      add_sums(lanes, lane_count, total.lanes.data());
-    };
+  // Sums of products, then of lanes: all are of as many terms.
+  void add_to(WideSums& total) const {
     const std::int64_t bands = (plan_.out_rows + rows_at_once_ - 1) / rows_at_once_;
     const std::int64_t tasks = (shape_.input[0] + images_at_once_ - 1) / images_at_once_ * bands;
     const std::int64_t grain = grain_for(shape_.macs() * shape_.input[0], tasks);
     TaskQueues(tasks, grain).run([&](TaskQueues::Worker& worker) {
       const TileUse use(kernels_);
-      thread_local Scratch<std::int32_t> product_memory, lane_memory;
-      std::int32_t* products = product_memory.at_least(product_count);
-      std::int32_t* lanes = lane_memory.at_least(lane_count);
-      std::int64_t terms = 0;  // of each of these
+      thread_local Scratch<std::int32_t> memory;
+      NarrowSums sums(memory.at_least(total.count()), total.count(),
+                      [&](const std::int32_t* mine) { total.add(mine); });
       while (const std::optional<std::int64_t> index = worker.next_task()) {
         const Task task = task_at(*index / bands, *index % bands);
-        if (terms + task.terms(plan_) > kMostTerms) {
-          add_to_total(products, lanes);
-          terms = 0;
-        }
-        if (terms == 0) {
-          std::fill_n(products, product_count, 0);
-          std::fill_n(lanes, lane_count, 0);
-        }
-        terms += task.terms(plan_);
+        std::int32_t* products = sums.add(task.terms(plan_));
+        std::int32_t* lanes = products + tiles_.product_count();
         for (std::int64_t group = 0; group < tiles_.groups; ++group) {
           add(task, group, products + group * tiles_.group_sums(), lanes + group * tiles_.group_lanes());
         }
       }
-      if (terms > 0) add_to_total(products, lanes);
     });
-    return total;
   }
 
  private:
@@ -305,7 +282,8 @@ at::Tensor matrix_weight_gradient(const Quantized& dy, const Quantized& x, const
   const GradientCodes codes{.input = x.code.data_ptr<std::uint8_t>(),
                             .error = dy.code.data_ptr<std::uint8_t>(),
                             .shifts = {.error = 0, .input = Affine::of(x).shift}};
-  const TiledSums sums = WeightSums(shape, codes, tiles).sums();
+  TiledSums sums(shape);
+  WeightSums(shape, codes, tiles).add_to(sums.all);
   const GradientSums edges(dy, x, shape, codes.shifts, sums.input_sums(shape, codes.shifts.input));
   for (std::int64_t group = 0; group < shape.groups; ++group) {
     write_weight_gradient(shape, edges, group, sums.of(group), dw);

@@ -120,7 +120,7 @@ TapSums::TapSums(const Quantized& q, const ConvShape& shape, Met met)
       met_by_cols_(met_by_taps(shape, 1, met)),
       rows_(classes_of(q.code.size(2), met_by_rows_, std::max<std::int64_t>(1, kSummedCodes / row_codes_))),
       cols_(classes_of(q.code.size(3), met_by_cols_, std::max<std::int64_t>(1, kSummedCodes / channels_))),
-      sums_(rows_.size() * cols_.size() * static_cast<std::size_t>(channels_)) {}
+      sums_(static_cast<std::int64_t>(rows_.size() * cols_.size()) * channels_) {}
 
 void TapSums::Part::add_image(std::int64_t item) {
   const std::int64_t channels = whole_.channels_, row_codes = whole_.row_codes_;
@@ -140,10 +140,7 @@ void TapSums::Part::add_image(std::int64_t item) {
   }
 }
 
-TapSums::Part::~Part() {
-  const std::lock_guard lock(whole_.joining_);
-  std::ranges::transform(whole_.sums_, sums_, whole_.sums_.begin(), std::plus<>());
-}
+TapSums::Part::~Part() { whole_.sums_.add(sums_.data()); }
 
 void TapSums::add_all() {
   TaskQueues(items_, kSummedCodesPerThread / image_codes_).run([&](TaskQueues::Worker& worker) {
@@ -158,7 +155,7 @@ std::vector<std::int64_t> TapSums::by_tap() const {
     for (std::size_t kernel_col = 0; kernel_col < met_by_cols_.size(); ++kernel_col) {
       result.resize(result.size() + static_cast<std::size_t>(channels_));
       std::int64_t* to = result.data() + result.size() - channels_;
-      const std::int64_t* sum = sums_.data();
+      const std::int64_t* sum = sums_.get();
       for (const PositionClass& rows : rows_) {
         for (const PositionClass& cols : cols_) {
           const bool met = rows.met_by[kernel_row] && cols.met_by[kernel_col];

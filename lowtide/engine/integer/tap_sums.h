@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 #include "lowtide/engine/engine.h"
+#include "lowtide/engine/integer/wide_sums.h"
 
 namespace lowtide::integer {
 
@@ -36,7 +36,7 @@ class TapSums {
   // What one thread adds.
   class Part {
    public:
-    explicit Part(TapSums& whole) : whole_(whole), sums_(whole.sums_.size()) {}
+    explicit Part(TapSums& whole) : whole_(whole), sums_(static_cast<std::size_t>(whole.sums_.count())) {}
     ~Part();
     Part(const Part&) = delete;
     Part& operator=(const Part&) = delete;
@@ -58,8 +58,7 @@ class TapSums {
   const std::int64_t items_, channels_, row_codes_, image_codes_;
   const std::vector<PositionRun> met_by_rows_, met_by_cols_;  // each row and column of the kernel
   const std::vector<PositionClass> rows_, cols_;
-  std::mutex joining_;              // the order does not matter to sums of integers
-  std::vector<std::int64_t> sums_;  // [row class][column class][channel]
+  WideSums sums_;  // [row class][column class][channel]
 };
 
 }  // namespace lowtide::integer

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <limits>
-#include <mutex>
 
 #include "lowtide/base/fetch.h"
 #include "lowtide/base/parallel.h"
@@ -9,6 +8,7 @@
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/tap_sums.h"
 #include "lowtide/engine/integer/tuning.h"
+#include "lowtide/engine/integer/wide_sums.h"
 #include "lowtide/engine/integer/winograd.h"
 
 namespace lowtide::integer {
@@ -20,8 +20,8 @@ constexpr std::int64_t kLargestError = 128, kLargestInput = 255;
 constexpr std::int64_t kLargestSum = kLargestError * kLargestInput * kTiles * kTile * kTile;
 static_assert(kLargestSum < kWinogradLimit);
 static_assert(kLargestError * kErrorGrowth <= kMostShort && kLargestInput * kWindowGrowth <= kMostShort);
-constexpr std::int64_t kMostTasks =
-    std::numeric_limits<std::int32_t>::max() / kLargestSum;  // that 32 bits can sum
+// Tiles whose sums 32 bits can hold.
+constexpr std::int64_t kMostTiles = std::numeric_limits<std::int32_t>::max() / kLargestSum * kTiles;
 
 constexpr std::int64_t kOutputsAtOnce = kWinogradGradientOutputs;
 
@@ -43,39 +43,20 @@ class WeightSums {
 
   // Σ (q - shift)(qx - shift), [output channel][kernel position][input channel]. The input's images are added to `inputs`
   // while they are in a cache.
-  std::unique_ptr<std::int64_t[]> sums(TapSums& inputs) const {
-    const std::int64_t count = outputs_ * kPlaces * inputs_;
-    auto total = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(count));
-    std::mutex adding;  // the order does not matter to sums of integers
-    bool begun = false;
-    const auto flush = [&](const std::int32_t* mine) {
-      const std::lock_guard lock(adding);
-      if (begun) {
-        for (std::int64_t i = 0; i < count; ++i) total[i] += mine[i];
-      } else {
-        std::copy_n(mine, count, total.get());
-      }
-      begun = true;
-    };
+  void add_to(WideSums& total, TapSums& inputs) const {
     const std::int64_t tasks = (grid_.tiles() + kTiles - 1) / kTiles;
     const std::int64_t macs = grid_.tiles() * kTile * kTile * kPlaces * inputs_ * outputs_;
     TaskQueues(tasks, grain_for(macs, tasks)).run([&](TaskQueues::Worker& worker) {
       thread_local Scratch<std::int32_t> memory;
-      std::int32_t* mine = memory.at_least(count);
+      NarrowSums sums(
+          memory.at_least(total.count()), total.count(), [&](const std::int32_t* mine) { total.add(mine); },
+          kMostTiles);
       TapSums::Part input_sums(inputs);
-      std::int64_t done = 0;
       while (const std::optional<std::int64_t> task = worker.next_task()) {
-        if (done % kMostTasks == 0) {
-          if (done > 0) flush(mine);
-          std::fill_n(mine, count, 0);
-        }
         add_images(*task * kTiles, input_sums);
-        add(*task * kTiles, mine);
-        ++done;
+        add(*task * kTiles, sums.add(kTiles));
       }
-      if (done > 0) flush(mine);
     });
-    return total;
   }
 
  private:
@@ -193,7 +174,8 @@ at::Tensor winograd_weight_gradient(const Quantized& dy, const Quantized& x, con
                             .error = dy.code.data_ptr<std::uint8_t>(),
                             .shifts = {.error = Affine::of(dy).shift, .input = Affine::of(x).zero}};
   TapSums input_sums(x, shape, Met::kInputs);
-  const auto sums = WeightSums(shape, codes, tiles).sums(input_sums);
+  WideSums sums(shape.weight[0] * kPlaces * shape.weight[1]);
+  WeightSums(shape, codes, tiles).add_to(sums, input_sums);
   const GradientSums edges(dy, x, shape, codes.shifts, input_sums.by_tap());
   write_weight_gradient(shape, edges, 0,
                         StridedSums{.sum = sums.get(),
