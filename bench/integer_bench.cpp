@@ -116,8 +116,8 @@ BENCHMARK(normalise_and_add)->Name("norm/add_residual")->Unit(benchmark::kMillis
 void normalise_backward(benchmark::State& state) {
   const torch::Tensor x = activation(1), dy = activation(2);
   const cpu::ChannelMap map = channel_map();
-  const std::vector<float> inverse(16, 1.0f), reach(16, 8.0f);
-  for (auto _ : state) benchmark::DoNotOptimize(cpu::MapBackward(x, map, {inverse, reach}, {}).of(dy, false));
+  const std::vector<float> inverse(16, 1.0f), max_deviation(16, 8.0f);
+  for (auto _ : state) benchmark::DoNotOptimize(cpu::MapBackward(x, map, {inverse, max_deviation}, {}).of(dy, false));
   count_bytes(state, 20);
 }
 BENCHMARK(normalise_backward)->Name("norm/backward")->Unit(benchmark::kMillisecond)->UseRealTime();

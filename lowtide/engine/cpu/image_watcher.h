@@ -15,9 +15,9 @@ class ImageWatcher {
   virtual void begin(const at::Tensor& result) = 0;
   // Once for every image, as soon as it is complete, by several threads at once.
   virtual void image(std::int64_t index) = 0;
-  // Floats that image() will look at beside that image, laid out as it is: they can be fetched while it is being computed.
-  // Null if there are none.
-  virtual const float* beside(std::int64_t /*index*/) const { return nullptr; }
+  // Floats that image() will read with that image, laid out as it is: the engine may prefetch them while it computes the
+  // image. Null if there are none.
+  virtual const float* prefetch_hint(std::int64_t /*index*/) const { return nullptr; }
 };
 
 }  // namespace lowtide

@@ -88,23 +88,23 @@ LOWTIDE_SIMD void gradient_sums(const BackSpan& span, std::int64_t n, std::int64
   }
 }
 
-// dx = factor (g - shift - (x - mean) slope)
+// dx = factor (g - gradient_mean - (x - mean) slope)
 struct GradientTerms {
   const float* gradient;
   const float* x;
-  const float* shift;
+  const float* gradient_mean;
   const float* slope;
 };
 
 // What no dx of a chunk can pass, from the extremes of its g and the greatest |x - mean|. Each operation of dx keeps order
 // when it rounds, so the same operations on extremes bound what the others give, to the bit.
-LOWTIDE_SIMD void bound_gradient(const float* least, const float* most, const float* reach,
-                                 const float* shift, const float* slope, const float* factor,
+LOWTIDE_SIMD void bound_gradient(const float* least, const float* most, const float* max_deviation,
+                                 const float* gradient_mean, const float* slope, const float* factor,
                                  std::int64_t period, Extremes& bounds) {
   Floats low = Floats{} + bounds.min, high = Floats{} + bounds.max, poison{};
   for (std::int64_t i = 0; i < period; i += kSimdLanes) {
-    const Floats steep = LOWTIDE_LOAD(Floats, slope + i), by = LOWTIDE_LOAD(Floats, shift + i);
-    const Floats spread = LOWTIDE_LOAD(Floats, reach + i) * (steep < Floats{} ? -steep : steep);
+    const Floats steep = LOWTIDE_LOAD(Floats, slope + i), by = LOWTIDE_LOAD(Floats, gradient_mean + i);
+    const Floats spread = LOWTIDE_LOAD(Floats, max_deviation + i) * (steep < Floats{} ? -steep : steep);
     const Floats scale = LOWTIDE_LOAD(Floats, factor + i);
     const Floats a = scale * (LOWTIDE_LOAD(Floats, least + i) - by - spread);
     const Floats b = scale * (LOWTIDE_LOAD(Floats, most + i) - by + spread);
@@ -126,9 +126,9 @@ LOWTIDE_SIMD void input_gradient(const GradientTerms& of, std::int64_t n, std::i
   for (std::int64_t strip = 0; strip < std::min(period, whole); strip += kStrip) {
     MapStrip m;
     LOWTIDE_LOAD_MAP(m, map, strip)
-    Floats shift[kStripVectors], slope[kStripVectors];
+    Floats gradient_mean[kStripVectors], slope[kStripVectors];
     for (int k = 0; k < kStripVectors; ++k) {
-      shift[k] = LOWTIDE_LOAD(Floats, of.shift + strip + k * kSimdLanes);
+      gradient_mean[k] = LOWTIDE_LOAD(Floats, of.gradient_mean + strip + k * kSimdLanes);
       slope[k] = LOWTIDE_LOAD(Floats, of.slope + strip + k * kSimdLanes);
     }
     for (std::int64_t i = strip; i < whole; i += period) {
@@ -136,7 +136,7 @@ LOWTIDE_SIMD void input_gradient(const GradientTerms& of, std::int64_t n, std::i
         Floats g = LOWTIDE_LOAD(Floats, of.gradient + i + k * kSimdLanes);
         const Floats distance = LOWTIDE_LOAD(Floats, of.x + i + k * kSimdLanes) - m.mean[k];
         if constexpr (kMasks) g = distance * m.factor[k] + m.bias[k] > Floats{} ? g : Floats{};
-        const Floats d = m.factor[k] * (g - shift[k] - distance * slope[k]);
+        const Floats d = m.factor[k] * (g - gradient_mean[k] - distance * slope[k]);
         if constexpr (kMeasures) {
           low = d < low ? d : low;
           high = d > high ? d : high;
@@ -148,7 +148,8 @@ LOWTIDE_SIMD void input_gradient(const GradientTerms& of, std::int64_t n, std::i
   }
   for (std::int64_t i = whole, lane = whole % period; i < n; ++i, ++lane) {
     const float g = !kMasks || mapped(of.x[i], map, lane) > 0 ? of.gradient[i] : 0.0f;
-    const float d = map.factor[lane] * (g - of.shift[lane] - (of.x[i] - map.mean[lane]) * of.slope[lane]);
+    const float d =
+        map.factor[lane] * (g - of.gradient_mean[lane] - (of.x[i] - map.mean[lane]) * of.slope[lane]);
     extremes.include(d);
     if constexpr (kWrites) dx[i] = d;
   }
@@ -189,7 +190,7 @@ void MapBackward::image(std::int64_t index) {
   }
 }
 
-const float* MapBackward::beside(std::int64_t index) const {
+const float* MapBackward::prefetch_hint(std::int64_t index) const {
   return x_.data_ptr<float>() + index * (layout_->elements / x_.size(0));
 }
 
@@ -209,10 +210,10 @@ void MapBackward::take(std::int64_t chunk, const float* gradient, float* masked)
 struct MapBackward::Terms {
   const float* gradient;  // that ReLU let pass
   const float* x;
-  std::vector<float> shift, slope;
+  std::vector<float> gradient_mean, slope;
 
   GradientTerms from(std::int64_t begin) const {
-    return {gradient + begin, x + begin, shift.data(), slope.data()};
+    return {gradient + begin, x + begin, gradient_mean.data(), slope.data()};
   }
 };
 
@@ -243,7 +244,7 @@ MapGradients MapBackward::of(const at::Tensor& gradient, bool wants_residual,
 MapBackward::Terms MapBackward::finish_sums(const at::Tensor& masked, MapGradients& result) const {
   const auto channels = static_cast<std::size_t>(layout_->channels);
   const std::int64_t rows = layout_->elements / layout_->channels;
-  std::vector<float> weight(channels), bias(channels), shift(channels), slope(channels);
+  std::vector<float> weight(channels), bias(channels), gradient_mean(channels), slope(channels);
   std::vector<double> sums(channels), products(channels);
   const auto lanes = static_cast<std::size_t>(layout_->chunks * layout_->period);
   for (std::size_t first = 0; first < lanes; first += channels) {
@@ -260,39 +261,42 @@ MapBackward::Terms MapBackward::finish_sums(const at::Tensor& masked, MapGradien
     weight[c] = static_cast<float>(product * inverse);
     bias[c] = static_cast<float>(sum);
     if (!scatter_.of_batch) continue;
-    shift[c] = static_cast<float>(sum / n);
+    gradient_mean[c] = static_cast<float>(sum / n);
     slope[c] = static_cast<float>(product * inverse * inverse / n);
   }
   result.weight = floats_of(weight);
   result.bias = floats_of(bias);
-  return {masked.data_ptr<float>(), x_.data_ptr<float>(), layout_->spread(shift), layout_->spread(slope)};
+  return {masked.data_ptr<float>(), x_.data_ptr<float>(), layout_->spread(gradient_mean),
+          layout_->spread(slope)};
 }
 
-// Exact, and yet most chunks are not looked at: those whose bounds lie within what was already met cannot widen it. A few in
+// Exact, and yet most chunks are not looked at: those whose bounds lie within what was already measured cannot widen it. A few in
 // a hundred are left.
 Range MapBackward::range_of_gradient(const Terms& terms) const {
-  const std::vector<float> reach = layout_->spread(scatter_.reach);
-  std::vector<Extremes> bounds(static_cast<std::size_t>(layout_->chunks), Extremes::of_none()), met;
+  const std::vector<float> max_deviation = layout_->spread(scatter_.max_deviation);
+  std::vector<Extremes> bounds(static_cast<std::size_t>(layout_->chunks), Extremes::of_none()), measured;
   for (std::int64_t i = 0; i < layout_->chunks; ++i) {
     const std::int64_t at = i * layout_->period;
-    bound_gradient(low_.get() + at, high_.get() + at, reach.data(), terms.shift.data(), terms.slope.data(),
-                   tables_->factor.data(), layout_->period, bounds[static_cast<std::size_t>(i)]);
+    bound_gradient(low_.get() + at, high_.get() + at, max_deviation.data(), terms.gradient_mean.data(),
+                   terms.slope.data(), tables_->factor.data(), layout_->period,
+                   bounds[static_cast<std::size_t>(i)]);
   }
   const auto compute = masks() ? input_gradient<true, false, true> : input_gradient<false, false, true>;
   const auto look_at = [&](const std::vector<std::size_t>& chunks) {
-    const std::size_t before = met.size();
-    met.resize(before + chunks.size(), Extremes::of_none());
+    const std::size_t before = measured.size();
+    measured.resize(before + chunks.size(), Extremes::of_none());
     parallel_for(static_cast<std::int64_t>(chunks.size()), 1, [&](std::int64_t i) {
       const auto k = static_cast<std::size_t>(i);
       const auto chunk = static_cast<std::int64_t>(chunks[k]);
       compute(terms.from(layout_->begin(chunk)), layout_->length(chunk), layout_->period, *tables_, nullptr,
-              met[before + k]);
+              measured[before + k]);
     });
   };
   const auto index_of = [&](auto chunk) { return static_cast<std::size_t>(chunk - bounds.begin()); };
   look_at({index_of(std::ranges::min_element(bounds, {}, &Extremes::min)),
            index_of(std::ranges::max_element(bounds, {}, &Extremes::max))});
-  const float low = std::min(met[0].min, met[1].min), high = std::max(met[0].max, met[1].max);
+  const float low = std::min(measured[0].min, measured[1].min),
+              high = std::max(measured[0].max, measured[1].max);
   std::vector<std::size_t> wider;
   for (std::size_t i = 0; i < bounds.size(); ++i) {
     // What is not a number is looked at too.
@@ -300,7 +304,7 @@ Range MapBackward::range_of_gradient(const Terms& terms) const {
     if (!within) wider.push_back(i);
   }
   look_at(wider);
-  return range_of(met);
+  return range_of(measured);
 }
 
 Range MapBackward::write_gradient(const Terms& terms, float* dx) const {

@@ -54,7 +54,7 @@ struct ChannelMap {
   std::vector<float> mean, factor, bias;
   bool relu = false;
 
-  // Of all z. Rounding keeps order, so a channel's extremes are met where those of x are: to the bit what a pass
+  // Of all z. Rounding keeps order, so a channel's extremes are where those of x are: to the bit what a pass
   // over all z would find.
   Range range(const ChannelStatistics& x) const;
 };
@@ -74,8 +74,8 @@ MappedSum map_and_add(const at::Tensor& x, const ChannelMap& map, const at::Tens
 // How far a channel's numbers lie from the mean they are normalised by.
 struct ChannelScatter {
   std::vector<float> inverse_deviation;
-  std::vector<float> reach;  // the greatest |x - mean|
-  bool of_batch = true;      // mean and deviation are those of x itself, and move with it
+  std::vector<float> max_deviation;  // the greatest |x - mean|
+  bool of_batch = true;              // mean and deviation are those of x itself, and move with it
 };
 
 // The gradient at x from that at the result, through ReLU and normalisation.
@@ -96,7 +96,7 @@ class MapBackward final : public ImageWatcher {
   ~MapBackward() override;
   void begin(const at::Tensor& gradient) override;
   void image(std::int64_t index) override;
-  const float* beside(std::int64_t index) const override;
+  const float* prefetch_hint(std::int64_t index) const override;
 
   // From the gradient that was watched; where none was, by going through this one now.
   MapGradients of(const at::Tensor& gradient, bool wants_residual,

@@ -31,7 +31,8 @@ Normalisation start_normalisation(const NormParameters& norm, bool relu, std::in
     result.map.mean.push_back(mean);
     result.map.factor.push_back(inverse * weight[c]);
     result.scatter.inverse_deviation.push_back(inverse);
-    result.scatter.reach.push_back(batch ? std::max(mean - batch->low[c], batch->high[c] - mean) : 0.0f);
+    result.scatter.max_deviation.push_back(batch ? std::max(mean - batch->low[c], batch->high[c] - mean)
+                                                 : 0.0f);
     if (!norm.uses_batch) continue;
     move(running_mean[c], mean);
     move(running_variance[c], unbias * variance);

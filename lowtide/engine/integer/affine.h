@@ -12,16 +12,16 @@ namespace lowtide::integer {
 // is within ±255, and 255² · 33,025 = 2,147,450,625 < 2³¹. Longer sums are cut, or left to `simulated`.
 inline constexpr std::int64_t kMostTerms = 33'025;
 
-// value = scale · (code - zero) + residual: the integer nearest to where 0 lies among the codes, and the part of
+// value = scale · (code - zero_point) + residual: the integer nearest to where 0 lies among the codes, and the part of
 // the offset that is left. Sums of recentred codes are about as large as the result, so the result is not a
 // small difference of large numbers; and where a range includes 0 the residual is at most half a step.
 struct Affine {
   float scale = 0;
-  std::int32_t zero = 0;
+  std::int32_t zero_point = 0;
   double residual = 0;
-  // Codes less this are signed bytes: 128 for codes of 8 bits; narrower ones fit whatever it is, and are shifted to
-  // their zero, which leaves nothing to correct.
-  std::int32_t shift = 128;
+  // Codes minus this are signed bytes: 128 for codes of 8 bits. Narrower codes fit with any bias; theirs is the zero point,
+  // which leaves nothing to correct.
+  std::int32_t code_bias = 128;
 
   static Affine of(float scale, float offset) {
     const double at = std::nearbyint(-static_cast<double>(offset) / static_cast<double>(scale));
@@ -36,18 +36,20 @@ struct Affine {
     Affine result = of(q.scale.data_ptr<float>()[i], q.offset.data_ptr<float>()[i]);
     const std::int32_t top = (1 << q.bits) - 1;
     if (q.bits < kByteBits) {
-      if (result.zero > top)
-        result = {result.scale, top, result.residual + (top - result.zero) * double{result.scale}};
-      result.shift = result.zero;
+      if (result.zero_point > top)
+        result = {result.scale, top, result.residual + (top - result.zero_point) * double{result.scale}};
+      result.code_bias = result.zero_point;
     }
     return result;
   }
 
-  // The farthest that a code of so many bits can lie from the zero.
-  std::int32_t reach(int bits) const { return std::max({1, zero, (1 << bits) - 1 - zero}); }
+  // The farthest that a code of so many bits can lie from the zero point.
+  std::int32_t max_deviation(int bits) const {
+    return std::max({1, zero_point, (1 << bits) - 1 - zero_point});
+  }
 
   double value(std::uint8_t code) const {
-    return static_cast<double>(scale) * static_cast<double>(code - zero) + residual;
+    return static_cast<double>(scale) * static_cast<double>(code - zero_point) + residual;
   }
 };
 

@@ -30,20 +30,20 @@ struct PhaseConstants {
 };
 
 struct Weights {
-  std::vector<std::int32_t> centred;  // qw - zw, [kernel position][channel]
+  std::vector<std::int32_t> centred;  // qw - zw, [tap][channel]
   std::vector<Affine> rows;           // by channel
   std::vector<float> scale;           // sx sw
-  std::vector<float> box_scale;       // sx ew
+  std::vector<float> window_scale;    // sx ew
 
-  Weights(const Quantized& w, std::int64_t channels, std::int64_t places, const Affine& x)
-      : centred(static_cast<std::size_t>(places * channels)) {
-    const std::uint8_t* code = w.code.data_ptr<std::uint8_t>();  // [channel][place]
+  Weights(const Quantized& w, std::int64_t channels, std::int64_t taps, const Affine& x)
+      : centred(static_cast<std::size_t>(taps * channels)) {
+    const std::uint8_t* code = w.code.data_ptr<std::uint8_t>();  // [channel][tap]
     for (std::int64_t c = 0; c < channels; ++c) {
       rows.push_back(Affine::of(w, c));
       scale.push_back(x.scale * rows.back().scale);
-      box_scale.push_back(static_cast<float>(x.scale * rows.back().residual));
-      for (std::int64_t place = 0; place < places; ++place) {
-        centred[static_cast<std::size_t>(place * channels + c)] = code[c * places + place] - rows.back().zero;
+      window_scale.push_back(static_cast<float>(x.scale * rows.back().residual));
+      for (std::int64_t tap = 0; tap < taps; ++tap) {
+        centred[static_cast<std::size_t>(tap * channels + c)] = code[c * taps + tap] - rows.back().zero_point;
       }
     }
   }
@@ -59,19 +59,19 @@ PhaseConstants make_constants(const Plan& plan, const Phase& phase, const Weight
       std::vector<std::int64_t> sums(channels);
       for (const Tap& tap : phase.taps) {
         if (!phase.valid(tap, r, col)) continue;
-        const std::int64_t place = tap.kernel_row * kernel_cols + tap.kernel_col;
+        const std::int64_t index = tap.kernel_row * kernel_cols + tap.kernel_col;
         const auto c = static_cast<std::int64_t>(channels);
-        valid.push_back({place * c, ((tap.row - plan.top) * plan.source_cols + tap.col - plan.left) * c});
+        valid.push_back({index * c, ((tap.row - plan.top) * plan.source_cols + tap.col - plan.left) * c});
         for (std::size_t i = 0; i < channels; ++i)
-          sums[i] += w.centred[static_cast<std::size_t>(place * c) + i];
+          sums[i] += w.centred[static_cast<std::size_t>(index * c) + i];
       }
       const auto n = static_cast<double>(valid.size());
       for (std::size_t i = 0; i < channels; ++i) {
         const auto sum = static_cast<double>(sums[i]);
-        constants.class_sum.push_back(static_cast<std::int32_t>(-x.zero * sums[i]));
+        constants.class_sum.push_back(static_cast<std::int32_t>(-x.zero_point * sums[i]));
         constants.class_value.push_back(
             static_cast<float>(x.residual * (w.rows[i].scale * sum + n * w.rows[i].residual) -
-                               n * x.zero * x.scale * w.rows[i].residual));
+                               n * x.zero_point * x.scale * w.rows[i].residual));
       }
     }
   }
@@ -94,7 +94,7 @@ void walk_row(const Plan& plan, const Phase& phase, const PhaseConstants& consta
                            constants.class_sum.data() + of_class * w.rows.size(),
                            constants.class_value.data() + of_class * w.rows.size(),
                            out + (out_row * plan.out_cols + out_col) * channels},
-                          {w.centred.data(), w.scale.data(), w.box_scale.data(), channels});
+                          {w.centred.data(), w.scale.data(), w.window_scale.data(), channels});
   }
 }
 
@@ -154,7 +154,7 @@ void add_row_products(const Plan& plan, std::int64_t kernel_row, const std::uint
   }
 }
 
-// Σ q qx of one image, [kernel position][channel].
+// Σ q qx of one image, [tap][channel].
 template <typename Sums>
 void add_image_products(const Plan& plan, const std::uint8_t* error, const std::uint8_t* input,
                         std::int64_t channels, const TileKernels& tiles, Sums& sums) {
@@ -186,9 +186,9 @@ at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, co
                                      const TileKernels& tiles) {
   const Plan plan = output_plan(shape);
   const std::int64_t items = shape.input[0], channels = shape.input[1],
-                     places = shape.weight[2] * shape.weight[3];
-  WideSums total(places * channels);
-  TapSums input_sums(x, shape, Met::kInputs);
+                     taps = shape.weight[2] * shape.weight[3];
+  WideSums total(taps * channels);
+  TapSums input_sums(x, shape, Covered::kInputs);
   const std::int64_t grain = std::max<std::int64_t>(
       1, kDepthwiseOutputsPerThread * items / std::max<std::int64_t>(1, dy.code.numel()));
   at::parallel_for(0, items, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -208,8 +208,8 @@ at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, co
   const GradientSums edges(dy, x, shape, {}, input_sums.by_tap());
   float* out = dw.data_ptr<float>();
   for (std::int64_t c = 0; c < channels; ++c) {
-    for (std::int64_t place = 0; place < places; ++place) {
-      edges.values({total.get() + place * channels + c, 1, c, place, c, 1}, out + c * places + place);
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      edges.values({total.get() + tap * channels + c, 1, c, tap, c, 1}, out + c * taps + tap);
     }
   }
   return dw;

@@ -8,7 +8,7 @@ namespace {
 
 void pack_weights(const GroupWeights& w, const Phase& phase, std::int64_t channels, PackedWeights& packed) {
   const std::int64_t quads = quads_for(w.inputs);
-  for (const Block& block : packed.blocks) {
+  for (const VectorBlock& block : packed.blocks) {
     for (int v = 0; v < block.vectors; ++v) {
       const std::int64_t first = (block.first + v) * kLanes;
       for (std::size_t tap = 0; tap < phase.taps.size(); ++tap) {
@@ -46,15 +46,15 @@ at::Tensor direct_output(const Quantized& x, const Quantized& w, const ConvShape
          make_output_epilogue(weights, phase, input, weight_rows(w, group * outputs, outputs))});
     pack_weights(weights, phase, outputs, operands.back().weights);
   }
-  const DenseCall call{x.code.data_ptr<std::uint8_t>(),
-                       shape.input[0],
-                       shape.groups,
-                       inputs,
-                       outputs,
-                       input.shift,
-                       y,
-                       watcher};
-  DenseWalk<OutputEpilogue>(plan, call, operands, tiles).run(shape.macs() * shape.input[0]);
+  const DirectCall call{x.code.data_ptr<std::uint8_t>(),
+                        shape.input[0],
+                        shape.groups,
+                        inputs,
+                        outputs,
+                        input.code_bias,
+                        y,
+                        watcher};
+  DirectWalk<OutputEpilogue>(plan, call, operands, tiles).run(shape.macs() * shape.input[0]);
   return y;
 }
 

@@ -20,14 +20,14 @@
 namespace lowtide::integer {
 
 // Vectors that a kernel works on together.
-struct Block {
+struct VectorBlock {
   std::int64_t first = 0;  // vector
   int vectors = 0;
 };
 
-// Fours, then a two and a one; or threes, where three vectors belong together.
-inline std::vector<Block> blocks_of(std::int64_t vectors, bool threes = false) {
-  std::vector<Block> blocks;
+// Blocks of 4 vectors, then 2, then 1; blocks of 3 if `threes`.
+inline std::vector<VectorBlock> vector_blocks(std::int64_t vectors, bool threes = false) {
+  std::vector<VectorBlock> blocks;
   for (std::int64_t first = 0; first < vectors;) {
     const std::int64_t left = vectors - first;
     const int now = threes ? 3 : left >= kMostVectors ? kMostVectors : left >= 2 ? 2 : 1;
@@ -44,18 +44,20 @@ inline std::int64_t quads_for(std::int64_t channels) { return (channels + kQuad 
 class PackedWeights {
  public:
   PackedWeights(std::int64_t vectors, std::int64_t taps, std::int64_t quads, bool threes = false)
-      : blocks(blocks_of(vectors, threes)), vector_bytes_(taps * quads * kVectorBytes), quads_(quads) {
+      : blocks(vector_blocks(vectors, threes)), vector_bytes_(taps * quads * kVectorBytes), quads_(quads) {
     memory_.reserve(std::max<std::int64_t>(1, vectors * vector_bytes_));
   }
 
   // Where the 64 bytes of one vector stand.
-  std::uint8_t* at(const Block& block, int vector, std::int64_t tap, std::int64_t quad) {
+  std::uint8_t* at(const VectorBlock& block, int vector, std::int64_t tap, std::int64_t quad) {
     return memory_.get() + block.first * vector_bytes_ +
            ((tap * quads_ + quad) * block.vectors + vector) * kVectorBytes;
   }
-  const std::uint8_t* of(const Block& block) const { return memory_.get() + block.first * vector_bytes_; }
+  const std::uint8_t* of(const VectorBlock& block) const {
+    return memory_.get() + block.first * vector_bytes_;
+  }
 
-  const std::vector<Block> blocks;
+  const std::vector<VectorBlock> blocks;
 
  private:
   std::int64_t vector_bytes_, quads_;
@@ -64,15 +66,15 @@ class PackedWeights {
 
 // One row of sums: [pixel][block.vectors · 16], with what turns them into floats.
 struct SumRow {
-  Block block;
+  VectorBlock block;
   const std::int32_t* sum = nullptr;
-  const std::int32_t* box = nullptr;  // Σ of the signed input codes under each pixel's valid taps
+  const std::int32_t* window_sum = nullptr;  // Σ of the signed input codes under each pixel's valid taps
   std::size_t row_class = 0;
   const std::vector<Phase::Run>* runs = nullptr;
-  float* out = nullptr;         // of the row's first pixel, at the group's first channel
-  std::int64_t out_step = 0;    // floats from a pixel to the next
-  const float* onto = nullptr;  // added, where there is something
-  std::int64_t onto_step = 0;
+  float* out = nullptr;           // of the row's first pixel, at the group's first channel
+  std::int64_t out_step = 0;      // floats from a pixel to the next
+  const float* addend = nullptr;  // added, where there is something
+  std::int64_t addend_step = 0;
 };
 
 // Operands of one phase within one group. Epilogue has: row(const SumRow&) const.
@@ -83,29 +85,29 @@ struct PhaseOperands {
 };
 
 // The image that is packed, and the float tensor that is written, both channels last.
-struct DenseCall {
+struct DirectCall {
   const std::uint8_t* code = nullptr;
   std::int64_t items = 0, groups = 1;
   std::int64_t in_channels = 0, out_channels = 0;  // of one group
-  std::int32_t shift = 0;                          // see Affine
+  std::int32_t code_bias = 0;                      // see Affine
   at::Tensor out;
   ImageWatcher* watcher = nullptr;
-  at::Tensor onto{};  // for the epilogue to add: like `out`, or the first phase's pixels alone
+  at::Tensor addend{};  // for the epilogue to add: like `out`, or the first phase's pixels alone
 };
 
 template <typename Epilogue>
-class DenseWalk {
+class DirectWalk {
  public:
   // `operands` are ordered by group, then by phase.
-  DenseWalk(const Plan& plan, const DenseCall& call, std::vector<PhaseOperands<Epilogue>>& operands,
-            const TileKernels& tiles)
+  DirectWalk(const Plan& plan, const DirectCall& call, std::vector<PhaseOperands<Epilogue>>& operands,
+             const TileKernels& tiles)
       : plan_(plan), call_(call), operands_(operands), tiles_(tiles), quads_(quads_for(call.in_channels)) {
     for (const Phase& phase : plan.phases) {
       TapOffsets& offsets = tap_offsets_.emplace_back();
       for (const Tap& tap : phase.taps) {
         offsets.pixels.push_back(static_cast<std::int32_t>(tap.row * plan.pitch() + plan.column(tap.col)));
         offsets.bytes.push_back(
-            static_cast<std::int32_t>(offsets.pixels.back() * tiles.layout(quads_, 0).pixel));
+            static_cast<std::int32_t>(offsets.pixels.back() * tiles.layout(quads_, 0).pixel_step));
       }
       offsets.run = run_of(offsets.pixels);
     }
@@ -113,17 +115,17 @@ class DenseWalk {
 
   void run(std::int64_t macs) {
     const std::int64_t rows = plan_.rows_of_longest_phase();
-    const std::int64_t stretch = rows_at_once(rows);
-    const std::int64_t stretches = (rows + stretch - 1) / stretch;
-    const std::int64_t tasks = call_.items * call_.groups * stretches;
+    const std::int64_t band = rows_at_once(rows);
+    const std::int64_t bands = (rows + band - 1) / band;
+    const std::int64_t tasks = call_.items * call_.groups * bands;
     watcher_ = tasks == call_.items ? call_.watcher : nullptr;
     if (watcher_) watcher_->begin(call_.out);
     TaskQueues(tasks, grain_for(macs, tasks)).run([&](TaskQueues::Worker& worker) {
       const TileUse use(tiles_);
       while (const std::optional<std::int64_t> task = worker.next_task()) {
-        const std::int64_t first = *task % stretches * stretch;
-        const std::int64_t group = *task / stretches % call_.groups;
-        work(*task / stretches / call_.groups, group, first, std::min(rows, first + stretch));
+        const std::int64_t first = *task % bands * band;
+        const std::int64_t group = *task / bands % call_.groups;
+        work(*task / bands / call_.groups, group, first, std::min(rows, first + band));
         if (watcher_) watcher_->image(*task);
       }
     });
@@ -133,7 +135,7 @@ class DenseWalk {
   // The packed rows of a task stay in a cache, and a small batch of large images is cut so that several cores find work.
   std::int64_t rows_at_once(std::int64_t rows) const {
     const std::int64_t row_bytes = quads_ * kQuad * plan_.pitch();
-    const std::int64_t fit = (kPackedBytes / row_bytes - plan_.tap_reach()) / plan_.row_step;
+    const std::int64_t fit = (kPackedBytes / row_bytes - plan_.window_rows()) / plan_.row_step;
     const std::int64_t tasks = call_.items * call_.groups;
     const std::int64_t share =
         tasks >= kEnoughTasks ? rows : std::max(kLeastBandRows, rows * tasks / kEnoughTasks);
@@ -146,14 +148,14 @@ class DenseWalk {
     thread_local Scratch<std::int32_t> channel_sum_memory;
     const std::int64_t packed_first = first * plan_.row_step;
     const std::int64_t packed_rows =
-        std::min(plan_.packed_rows, (last - 1) * plan_.row_step + plan_.tap_reach()) - packed_first;
+        std::min(plan_.packed_rows, (last - 1) * plan_.row_step + plan_.window_rows()) - packed_first;
     const std::int64_t pixels = packed_rows * plan_.pitch();
     const std::int64_t all_channels = call_.in_channels * call_.groups;
     std::int8_t* packed = packed_memory.at_least(quads_ * pixels * kQuad);
     std::int32_t* channel_sums = channel_sum_memory.at_least(pixels);
     const ImageCodes image{
         call_.code + item * plan_.source_rows * plan_.source_cols * all_channels + group * call_.in_channels,
-        call_.in_channels, all_channels, call_.shift};
+        call_.in_channels, all_channels, call_.code_bias};
     const auto pack = tiles_.has_matrix_unit() ? pack_pixels : pack_quads;
     pack(plan_, image, packed_first, packed_rows, packed);
     tiles_.channel_sums(packed, quads_, tiles_.layout(quads_, pixels), pixels, channel_sums);
@@ -171,18 +173,18 @@ class DenseWalk {
 
   void phase_rows(std::size_t index, std::int64_t item, std::int64_t group, std::int64_t first,
                   std::int64_t last, const Packed& packed) const {
-    thread_local Scratch<std::int32_t> box_memory, sum_memory;
+    thread_local Scratch<std::int32_t> window_memory, sum_memory;
     const Phase& phase = plan_.phases[index];
     const TapOffsets& taps = tap_offsets_[index];
     PhaseOperands<Epilogue>& operands =
         operands_[static_cast<std::size_t>(group) * plan_.phases.size() + index];
-    std::int32_t* box = box_memory.at_least((last - first) * phase.cols);
+    std::int32_t* window_sum = window_memory.at_least((last - first) * phase.cols);
     const std::int64_t row_pixels = plan_.row_step * plan_.pitch(), together = rows_together(phase);
     std::int32_t* sum =
         sum_memory.at_least(((together - 1) * row_pixels + phase.cols) * kMostVectors * kLanes);
     for (std::int64_t row = 0; row < last - first; ++row) {
-      sum_taps(packed.channel_sums + row * row_pixels, taps.pixels.data(), taps.pixels.size(), phase.cols,
-               box + row * phase.cols);
+      window_sums(packed.channel_sums + row * row_pixels, taps.pixels.data(), taps.pixels.size(), phase.cols,
+                  window_sum + row * phase.cols);
     }
     DotRow dot;
     dot.tap = taps.bytes.data();
@@ -194,8 +196,8 @@ class DenseWalk {
     const std::int64_t out_channels = call_.out_channels * call_.groups;
     const std::int64_t pixel_step = plan_.out_col_step * out_channels;
     float* image = call_.out.data_ptr<float>() + item * plan_.out_rows * plan_.out_cols * out_channels;
-    const float* beside = watcher_ ? watcher_->beside(item) : nullptr;
-    for (const Block& block : operands.weights.blocks) {
+    const float* hint = watcher_ ? watcher_->prefetch_hint(item) : nullptr;
+    for (const VectorBlock& block : operands.weights.blocks) {
       dot.weight = operands.weights.of(block);
       for (std::int64_t row = first; row < last; ++row) {
         const std::int64_t out_row = phase.first_row + row * plan_.out_row_step;
@@ -205,22 +207,23 @@ class DenseWalk {
         if (joined == 0) {
           const std::int64_t rows = std::min(together, last - row);
           dot.pixels = (rows - 1) * row_pixels + phase.cols;
-          dot.input = packed.code + (row - first) * row_pixels * dot.layout.pixel;
-          dot.ahead = {};
+          dot.input = packed.code + (row - first) * row_pixels * dot.layout.pixel_step;
+          dot.prefetch = {};
           if (block.first == 0) {
-            dot.ahead = {image + first_float, beside ? beside + first_float : nullptr, pixel_step,
-                         call_.out_channels};
+            dot.prefetch = {image + first_float, hint ? hint + first_float : nullptr, pixel_step,
+                            call_.out_channels};
             // Some of the pixels lie between rows then: each fetches an equal share of the results.
-            if (rows > 1) dot.ahead.step = dot.ahead.floats = rows * phase.cols * out_channels / dot.pixels;
+            if (rows > 1)
+              dot.prefetch.step = dot.prefetch.floats = rows * phase.cols * out_channels / dot.pixels;
           }
           tiles_.dot_row(dot, block.vectors);
         }
         if (index == 0 && block.first == 0) fetch_next(item, row, phase.rows);
-        const Onto onto = onto_row(phase, item, row, group, first_float);
+        const Addend addend = addend_row(phase, item, row, group, first_float);
         operands.epilogue.row({block, sum + joined * row_pixels * block.vectors * kLanes,
-                               box + (row - first) * phase.cols,
+                               window_sum + (row - first) * phase.cols,
                                static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(row)]),
-                               &phase.col_runs, image + first_float, pixel_step, onto.first, onto.step});
+                               &phase.col_runs, image + first_float, pixel_step, addend.first, addend.step});
       }
     }
   }
@@ -240,7 +243,7 @@ class DenseWalk {
     return gains && neighbours ? std::clamp<std::int64_t>(kJoinedPixels / plan_.pitch(), 1, phase.rows) : 1;
   }
 
-  // Where the taps of a phase lie from an output pixel's place.
+  // Where the taps of a phase read, relative to an output pixel.
   struct TapOffsets {
     std::vector<std::int32_t> pixels, bytes;
     int run = 1;  // see DotRow
@@ -255,27 +258,28 @@ class DenseWalk {
     return pixels.size() % run == 0 ? static_cast<int>(run) : 1;
   }
 
-  struct Onto {
+  struct Addend {
     const float* first = nullptr;
     std::int64_t step = 0;
   };
 
   // For the row of results that begins `first_float` into its image.
-  Onto onto_row(const Phase& phase, std::int64_t item, std::int64_t row, std::int64_t group,
-                std::int64_t first_float) const {
-    if (!call_.onto.defined()) return {};
+  Addend addend_row(const Phase& phase, std::int64_t item, std::int64_t row, std::int64_t group,
+                    std::int64_t first_float) const {
+    if (!call_.addend.defined()) return {};
     const std::int64_t channels = call_.out_channels * call_.groups;
-    const float* onto = call_.onto.data_ptr<float>();
-    if (call_.onto.sizes() == call_.out.sizes()) {
-      return {onto + item * plan_.out_rows * plan_.out_cols * channels + first_float,
+    const float* addend = call_.addend.data_ptr<float>();
+    if (call_.addend.sizes() == call_.out.sizes()) {
+      return {addend + item * plan_.out_rows * plan_.out_cols * channels + first_float,
               plan_.out_col_step * channels};
     }
     if (phase.first_row != 0 || phase.first_col != 0) return {};
-    return {onto + (item * phase.rows + row) * phase.cols * channels + group * call_.out_channels, channels};
+    return {addend + (item * phase.rows + row) * phase.cols * channels + group * call_.out_channels,
+            channels};
   }
 
   const Plan& plan_;
-  const DenseCall call_;
+  const DirectCall call_;
   std::vector<PhaseOperands<Epilogue>>& operands_;
   const TileKernels& tiles_;
   const std::int64_t quads_;

@@ -9,9 +9,9 @@
 #include "lowtide/engine/integer/tuning.h"
 #include "lowtide/engine/integer/wide_sums.h"
 
-// dw[o][c][tap] is a sum over all pixels of all images: the error of channel o against the input of channel c, shifted
-// by the tap. Lanes are output channels, quads neighbouring columns of a row; the shifted inputs are streams that
-// read the same planes from other places. Every (input channel, kernel row) with all its columns is one base stream.
+// dw[o][c][tap] is a sum over all pixels of all images: the error of channel o against the pixels of
+// input channel c that the tap reads. Lanes are output channels, quads neighbouring columns of a row; what a tap reads is a
+// stream through the input's channel planes. Every (input channel, kernel row) with all its columns is one base stream.
 // Sums of integers do not depend on the order, so neither does the result on the number of threads.
 
 namespace lowtide::integer {
@@ -27,19 +27,19 @@ struct Geometry {
   std::int64_t vectors = vectors_for(outputs);
   PlanarLayout planes{plan, kernel_cols, quads};
 
-  // Unsplit columns of a 3-wide kernel are one stream at three shifts; else each kernel column is its own stream.
-  bool shifted() const { return kernel_cols == 3 && plan.column_split == 1; }
-  std::int64_t shifts() const { return shifted() ? 3 : 1; }
-  std::int64_t streams() const { return inputs * kernel_rows * (shifted() ? 1 : kernel_cols); }
-  std::int64_t image_planes() const { return inputs * planes.plane(); }
+  // Unsplit columns of a 3-wide kernel are one stream at three column offsets; else each kernel column is its own stream.
+  bool reads_offsets() const { return kernel_cols == 3 && plan.column_split == 1; }
+  std::int64_t column_offsets() const { return reads_offsets() ? 3 : 1; }
+  std::int64_t streams() const { return inputs * kernel_rows * (reads_offsets() ? 1 : kernel_cols); }
+  std::int64_t image_planes() const { return inputs * planes.plane_bytes(); }
   std::int64_t image_error() const { return plan.out_rows * quads * vectors * kVectorBytes; }
 
   // Byte of an image's planes at which a base stream starts; its sums are those of (channel, row, column).
   std::int64_t stream_offset(std::int64_t stream) const {
-    const std::int64_t cols = shifted() ? 1 : kernel_cols;
+    const std::int64_t cols = reads_offsets() ? 1 : kernel_cols;
     const std::int64_t col = stream % cols, row = stream / cols % kernel_rows,
                        channel = stream / cols / kernel_rows;
-    return channel * planes.plane() + row * planes.pitch() + planes.column(col);
+    return channel * planes.plane_bytes() + row * planes.pitch() + planes.column(col);
   }
 };
 
@@ -57,13 +57,13 @@ struct GroupCodes {
 
 class GroupSums {
  public:
-  GroupSums(const Geometry& g, std::int32_t shift, const TileKernels& tiles)
-      : g_(g), shift_(shift), tiles_(tiles), blocks_(blocks_of(g.vectors)), list_(list_tiles()) {}
+  GroupSums(const Geometry& g, std::int32_t code_bias, const TileKernels& tiles)
+      : g_(g), code_bias_(code_bias), tiles_(tiles), blocks_(vector_blocks(g.vectors)), list_(list_tiles()) {}
 
-  // sum[(stream · shifts + shift) · vectors · 16 + output]
+  // sum[(stream · offsets + offset) · vectors · 16 + output]
   std::vector<std::int64_t> sums(const GroupCodes& codes) const {
     std::vector<std::int64_t> total(
-        static_cast<std::size_t>(g_.streams() * g_.shifts() * g_.vectors * kLanes));
+        static_cast<std::size_t>(g_.streams() * g_.column_offsets() * g_.vectors * kLanes));
     if (g_.items / images_at_once() >= kEnoughTasks) {
       by_images(codes, total);
     } else {
@@ -74,7 +74,7 @@ class GroupSums {
 
  private:
   struct Tile {
-    Block block;
+    VectorBlock block;
     std::int64_t first_stream;
     int streams;
   };
@@ -121,15 +121,16 @@ class GroupSums {
     packed.error.at_least(images * g_.image_error());
   }
 
-  // Image `item` of the batch becomes the one at `place`.
-  void pack(const GroupCodes& codes, std::int64_t item, const Packed& packed, std::int64_t place) const {
+  // Image `item` of the batch becomes the one at `slot`.
+  void pack(const GroupCodes& codes, std::int64_t item, const Packed& packed, std::int64_t slot) const {
     const std::int64_t in_step = g_.inputs * g_.shape.groups, out_step = g_.outputs * g_.shape.groups;
     const std::int64_t in_pixels = g_.plan.source_rows * g_.plan.source_cols;
-    pack_planes(g_.plan, g_.planes, {codes.input + item * in_pixels * in_step, g_.inputs, in_step, shift_},
-                packed.planes.get() + place * g_.image_planes());
+    pack_planes(g_.plan, g_.planes,
+                {codes.input + item * in_pixels * in_step, g_.inputs, in_step, code_bias_},
+                packed.planes.get() + slot * g_.image_planes());
     const std::int64_t out_pixels = g_.plan.out_rows * g_.plan.out_cols;
-    std::uint8_t* error = packed.error.get() + place * g_.image_error();
-    for (const Block& block : blocks_) {
+    std::uint8_t* error = packed.error.get() + slot * g_.image_error();
+    for (const VectorBlock& block : blocks_) {
       pack_columns({codes.error + item * out_pixels * out_step + block.first * kLanes,
                     g_.outputs - block.first * kLanes, out_step, 0},
                    g_.plan.out_rows, g_.plan.out_cols, block.vectors, error);
@@ -139,8 +140,8 @@ class GroupSums {
 
   std::vector<Tile> list_tiles() const {
     std::vector<Tile> tiles;
-    for (const Block& block : blocks_) {
-      const std::int64_t most = tiles_.most_streams(block.vectors, static_cast<int>(g_.shifts()));
+    for (const VectorBlock& block : blocks_) {
+      const std::int64_t most = tiles_.most_streams(block.vectors, static_cast<int>(g_.column_offsets()));
       for (std::int64_t first = 0; first < g_.streams(); first += most) {
         tiles.push_back({block, first, static_cast<int>(std::min(most, g_.streams() - first))});
       }
@@ -149,13 +150,13 @@ class GroupSums {
   }
 
   void work(const Tile& tile, const Packed& packed, std::int64_t images, std::int64_t* total) const {
-    const std::int64_t count = tile.streams * g_.shifts() * tile.block.vectors * kLanes;
+    const std::int64_t count = tile.streams * g_.column_offsets() * tile.block.vectors * kLanes;
     thread_local Scratch<std::int32_t> sum_memory;
     std::vector<const std::int8_t*> streams(static_cast<std::size_t>(tile.streams));
     GradientTile part;
     part.stream = streams.data();
     part.streams = tile.streams;
-    part.shifts = static_cast<int>(g_.shifts());
+    part.offsets = static_cast<int>(g_.column_offsets());
     part.quads = g_.quads;
     part.pitch = g_.plan.row_step * g_.planes.pitch();
     part.error_pitch = g_.quads * tile.block.vectors * kVectorBytes;
@@ -180,17 +181,17 @@ class GroupSums {
 
   void flush(const Tile& tile, const std::int32_t* sum, std::int64_t* total) const {
     const std::int64_t lanes = tile.block.vectors * kLanes;
-    for (std::int64_t i = 0; i < tile.streams * g_.shifts(); ++i) {
+    for (std::int64_t i = 0; i < tile.streams * g_.column_offsets(); ++i) {
       std::int64_t* to =
-          total + ((tile.first_stream * g_.shifts() + i) * g_.vectors + tile.block.first) * kLanes;
+          total + ((tile.first_stream * g_.column_offsets() + i) * g_.vectors + tile.block.first) * kLanes;
       for (std::int64_t lane = 0; lane < lanes; ++lane) to[lane] += sum[i * lanes + lane];
     }
   }
 
   const Geometry& g_;
-  const std::int32_t shift_;  // of the input's codes
+  const std::int32_t code_bias_;  // of the input's codes
   const TileKernels& tiles_;
-  const std::vector<Block> blocks_;
+  const std::vector<VectorBlock> blocks_;
   const std::vector<Tile> list_;
 };
 
@@ -202,18 +203,17 @@ at::Tensor direct_weight_gradient(const Quantized& dy, const Quantized& x, const
   const std::uint8_t* input = x.code.data_ptr<std::uint8_t>();
   const std::uint8_t* error = dy.code.data_ptr<std::uint8_t>();
   const Geometry g{shape};
-  const std::int64_t places = shape.weight[2] * shape.weight[3], padded = g.vectors * kLanes;
-  const Shifts shifts{.error = 0, .input = Affine::of(x).shift};
-  TapSums input_sums(x, shape, Met::kInputs);
+  const std::int64_t taps = shape.weight[2] * shape.weight[3], padded = g.vectors * kLanes;
+  const CodeBiases biases{.error = 0, .input = Affine::of(x).code_bias};
+  TapSums input_sums(x, shape, Covered::kInputs);
   input_sums.add_all();
-  const GradientSums edges(dy, x, shape, shifts, input_sums.by_tap());
-  const GroupSums sums(g, shifts.input, tiles);
+  const GradientSums edges(dy, x, shape, biases, input_sums.by_tap());
+  const GroupSums sums(g, biases.input, tiles);
   for (std::int64_t group = 0; group < shape.groups; ++group) {
     const std::vector<std::int64_t> total = sums.sums({input + group * g.inputs, error + group * g.outputs});
     write_weight_gradient(
         shape, edges, group,
-        StridedSums{
-            .sum = total.data(), .output_step = 1, .place_step = padded, .input_step = places * padded},
+        StridedSums{.sum = total.data(), .output_step = 1, .tap_step = padded, .input_step = taps * padded},
         dw);
   }
   return dw;

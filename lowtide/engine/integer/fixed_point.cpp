@@ -19,7 +19,7 @@ LOWTIDE_SIMD void widen(const std::uint8_t* code, const Affine& row, std::int64_
                         double* high) {
   for (std::int64_t c = 0; c < columns; ++c) {
     const double value =
-        static_cast<double>(row.scale) * static_cast<double>(code[c] - row.zero) + row.residual;
+        static_cast<double>(row.scale) * static_cast<double>(code[c] - row.zero_point) + row.residual;
     low[c] = value < low[c] ? value : low[c];
     high[c] = value > high[c] ? value : high[c];
   }
@@ -29,20 +29,20 @@ LOWTIDE_SIMD void round_row(const std::uint8_t* code, const Affine& row, std::in
                             const double* low, const double* inverse, std::uint32_t* u) {
   for (std::int64_t c = 0; c < columns; ++c) {
     const double value =
-        static_cast<double>(row.scale) * static_cast<double>(code[c] - row.zero) + row.residual;
+        static_cast<double>(row.scale) * static_cast<double>(code[c] - row.zero_point) + row.residual;
     const double steps = (value - low[c]) * inverse[c] + 0.5;
     // Negative only where a NaN is about; the result is NaN then through `middle`.
     u[c] = static_cast<std::uint32_t>(static_cast<std::int32_t>(steps >= 0 && steps < kTop + 1 ? steps : 0));
   }
 }
 
-// Four rows of sixteen columns: a vector of each plane, and their centred bytes added to its sums.
+// Four rows of sixteen columns: a vector of each limb, and their centred bytes added to its sums.
 LOWTIDE_SIMD void pack_rows(const std::array<const std::uint32_t*, kQuad>& rows, std::uint8_t* to,
                             std::int32_t* sums) {
-  for (int plane = 0; plane < kPlanes; ++plane, to += kVectorBytes, sums += kLanes) {
+  for (int limb = 0; limb < kLimbs; ++limb, to += kVectorBytes, sums += kLanes) {
     Words packed{}, sum = LOWTIDE_LOAD(Words, sums);
     for (int k = 0; k < kQuad; ++k) {
-      const Words byte = LOWTIDE_LOAD(Words, rows[static_cast<std::size_t>(k)]) >> (16 - 8 * plane) & 0xffu;
+      const Words byte = LOWTIDE_LOAD(Words, rows[static_cast<std::size_t>(k)]) >> (16 - 8 * limb) & 0xffu;
       packed |= byte << (8 * k);
       sum += byte;
     }
@@ -54,8 +54,8 @@ LOWTIDE_SIMD void pack_rows(const std::array<const std::uint32_t*, kQuad>& rows,
 }  // namespace
 
 void FixedPoint::pack_quad(const std::array<std::int64_t, kQuad>& rows, std::int64_t first, std::uint8_t* to,
-                           PlaneSums& sums) const {
-  // Of what is not whole.
+                           LimbSums& sums) const {
+  // Zeros, for rows and columns beyond the last.
   alignas(kVectorBytes) std::array<std::array<std::uint32_t, kLanes>, kQuad> padded{};
   std::array<const std::uint32_t*, kQuad> from{};
   std::int32_t whole_rows = 0;

@@ -12,24 +12,24 @@ namespace lowtide::integer {
 
 // A matrix of codes whose scale differs from row to row, as 24-bit integers whose scale differs from column to
 // column instead: value ≈ scale[column] · (u - 2²³) + middle[column], within 2⁻²⁵ of the column's range, which is a
-// float's own precision. For sums that run down the rows: three planes of bytes, three sums.
-inline constexpr int kPlanes = 3;
+// float's own precision. For sums that run down the rows: three limbs of bytes, three sums.
+inline constexpr int kLimbs = 3;
 
 class FixedPoint {
  public:
   FixedPoint(const std::uint8_t* code, const std::vector<Affine>& rows, std::int64_t columns);
 
-  // What counts as 0 of a plane's bytes; planes have the highest byte first.
-  static int centre(int plane) { return plane == 0 ? 128 : 0; }
+  // What counts as 0 of a limb's bytes; limbs have the highest byte first.
+  static int centre(int limb) { return limb == 0 ? 128 : 0; }
 
-  // Sums of centred bytes, sixteen columns of each plane.
-  using PlaneSums = std::array<std::array<std::int32_t, kLanes>, kPlanes>;
+  // Sums of centred bytes, sixteen columns of each limb.
+  using LimbSums = std::array<std::array<std::int32_t, kLanes>, kLimbs>;
   // Sixteen columns from `first` on of the rows of a quad (none: -1), as the tiles read them: `to` has a vector for each
-  // plane. What lies beyond the last column is zero. Adds the bytes to `sums`.
+  // limb. What lies beyond the last column is zero. Adds the bytes to `sums`.
   void pack_quad(const std::array<std::int64_t, kQuad>& rows, std::int64_t first, std::uint8_t* to,
-                 PlaneSums& sums) const;
+                 LimbSums& sums) const;
   // Σ of a column's values, of whose bytes these are the sums.
-  double total(std::int64_t column, const PlaneSums& sums, std::int64_t terms) const {
+  double total(std::int64_t column, const LimbSums& sums, std::int64_t terms) const {
     const auto lane = static_cast<std::size_t>(column % kLanes), c = static_cast<std::size_t>(column);
     const double u = 0x1p16 * sums[0][lane] + 0x1p8 * sums[1][lane] + sums[2][lane];
     return scale[c] * u + middle[c] * static_cast<double>(terms);

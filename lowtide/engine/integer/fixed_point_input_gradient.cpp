@@ -10,15 +10,15 @@
 // The sum runs over output channels, and each has a scale of its own for its weights: no common factor can be taken
 // out of Σ dy·w. Where the kernel is wide, the integer sum is taken for one output channel at a time and scaled
 // (scaled_input_gradient.cpp). Here the weights' values are written as 24-bit integers with one scale for each input
-// channel (fixed_point.h), three bytes as three vectors beside each other: three times the products.
+// channel (fixed_point.h), three limbs of a byte each, in three neighbouring vectors: three times the products.
 //
 // With dy = s (q - z) + e and w = S u + M, where u = 2¹⁶ (u0 - 128) + 2⁸ u1 + u2, summed over the N valid terms,
 //
 //   Σ dy·w = s S Σ (q - z) u + s M Σ (q - z) + e Σ w
 //
-// and with the tiles' sums over q - shift =: q', d = shift - z, box = Σ q':
+// and with the tiles' sums over q - bias =: q', d = bias - z, window_sum = Σ q':
 //
-//   Σ (q - z) u0 = Σ q' u0 + d Σ u0      Σ (q - z) = box + N d.
+//   Σ (q - z) u0 = Σ q' u0 + d Σ u0      Σ (q - z) = window_sum + N d.
 
 namespace lowtide::integer {
 namespace {
@@ -27,11 +27,11 @@ struct GradientEpilogue {
   std::int64_t channels = 0;
   std::int64_t padded = 0;  // channels, to whole vectors; there are three vectors of sums for each
   std::size_t col_classes = 0;
-  std::vector<float> scale;                                  // s S
-  std::vector<float> box_scale;                              // s M
-  std::array<std::vector<std::int32_t>, kPlanes> class_sum;  // d Σ of each byte, by class
-  std::vector<std::int32_t> class_terms;                     // N d, by class alone
-  std::vector<float> class_value;                            // e Σ w
+  std::vector<float> scale;                                 // s S
+  std::vector<float> window_scale;                          // s M
+  std::array<std::vector<std::int32_t>, kLimbs> class_sum;  // d Σ of each byte, by class
+  std::vector<std::int32_t> class_terms;                    // N d, by class alone
+  std::vector<float> class_value;                           // e Σ w
 
   void row(const SumRow& r) const;
 };
@@ -39,10 +39,10 @@ struct GradientEpilogue {
 // A row of the three vectors of sums of sixteen channels.
 template <bool kAdds>
 LOWTIDE_SIMD void finish(const GradientEpilogue& e, const SumRow& r) {
-  const std::int64_t first = r.block.first / kPlanes * kLanes, lanes = e.channels - first;
-  const std::int64_t sum_step = kPlanes * kLanes;
+  const std::int64_t first = r.block.first / kLimbs * kLanes, lanes = e.channels - first;
+  const std::int64_t sum_step = kLimbs * kLanes;
   const Floats factor = LOWTIDE_LOAD(Floats, e.scale.data() + first);
-  const Floats box_factor = LOWTIDE_LOAD(Floats, e.box_scale.data() + first);
+  const Floats window_factor = LOWTIDE_LOAD(Floats, e.window_scale.data() + first);
   for (const Phase::Run& run : *r.runs) {
     const std::size_t of_class = r.row_class * e.col_classes + static_cast<std::size_t>(run.of_class);
     const std::int64_t constants = static_cast<std::int64_t>(of_class) * e.padded + first;
@@ -52,47 +52,47 @@ LOWTIDE_SIMD void finish(const GradientEpilogue& e, const SumRow& r) {
     const Floats value = LOWTIDE_LOAD(Floats, e.class_value.data() + constants);
     const std::int32_t terms = e.class_terms[of_class];
     for (std::int64_t i = run.first; i < run.last; ++i) {
-      const std::int32_t box = r.box[i];
+      const std::int32_t window_sum = r.window_sum[i];
       const std::int32_t* sum = r.sum + i * sum_step;
-      const Ints sum0 = LOWTIDE_LOAD(Ints, sum) + (offset0 - FixedPoint::centre(0) * box);
+      const Ints sum0 = LOWTIDE_LOAD(Ints, sum) + (offset0 - FixedPoint::centre(0) * window_sum);
       const Ints sum1 = LOWTIDE_LOAD(Ints, sum + kLanes) + offset1;
       const Ints sum2 = LOWTIDE_LOAD(Ints, sum + 2 * kLanes) + offset2;
       const Floats whole =
           __builtin_convertvector(sum0, Floats) * 0x1p16f +
           (__builtin_convertvector(sum1, Floats) * 0x1p8f + __builtin_convertvector(sum2, Floats));
-      Floats dx = whole * factor + (static_cast<float>(box + terms) * box_factor + value);
+      Floats dx = whole * factor + (static_cast<float>(window_sum + terms) * window_factor + value);
       float* out = r.out + i * r.out_step + first;
-      [[maybe_unused]] const float* onto = kAdds ? r.onto + i * r.onto_step + first : nullptr;
+      [[maybe_unused]] const float* addend = kAdds ? r.addend + i * r.addend_step + first : nullptr;
       if (lanes >= kLanes) {
-        if (kAdds) dx += LOWTIDE_LOAD(Floats, onto);
+        if (kAdds) dx += LOWTIDE_LOAD(Floats, addend);
         LOWTIDE_STORE(out, dx);
       } else {
         for (std::int64_t lane = 0; lane < lanes; ++lane)
-          out[lane] = kAdds ? onto[lane] + dx[lane] : dx[lane];
+          out[lane] = kAdds ? addend[lane] + dx[lane] : dx[lane];
       }
     }
   }
 }
 
 void GradientEpilogue::row(const SumRow& r) const {
-  const auto finish_row = r.onto ? finish<true> : finish<false>;
+  const auto finish_row = r.addend ? finish<true> : finish<false>;
   finish_row(*this, r);
 }
 
-// Rows of the matrix are (output channel, kernel position), columns input channels.
+// Rows of the matrix are (output channel, tap), columns input channels.
 std::int64_t matrix_row(std::int64_t output, const Tap& tap, const ConvShape& shape) {
   return (output * shape.weight[2] + tap.kernel_row) * shape.weight[3] + tap.kernel_col;
 }
 
 // Sums over the output channels at each tap: [tap][vector of input channels].
-using SumsByTap = std::vector<FixedPoint::PlaneSums>;
+using SumsByTap = std::vector<FixedPoint::LimbSums>;
 
 SumsByTap pack_weights(const FixedPoint& w, const ConvShape& shape, const Phase& phase, std::int64_t outputs,
                        PackedWeights& packed) {
   SumsByTap sums(phase.taps.size() * packed.blocks.size());
   for (std::size_t tap = 0; tap < phase.taps.size(); ++tap) {
     for (std::size_t i = 0; i < packed.blocks.size(); ++i) {
-      const Block& block = packed.blocks[i];
+      const VectorBlock& block = packed.blocks[i];
       for (std::int64_t quad = 0; quad < quads_for(outputs); ++quad) {
         std::array<std::int64_t, kQuad> rows{};
         for (std::int64_t k = 0; k < kQuad; ++k) {
@@ -100,7 +100,7 @@ SumsByTap pack_weights(const FixedPoint& w, const ConvShape& shape, const Phase&
           rows[static_cast<std::size_t>(k)] =
               output < outputs ? matrix_row(output, phase.taps[tap], shape) : -1;
         }
-        w.pack_quad(rows, block.first / kPlanes * kLanes,
+        w.pack_quad(rows, block.first / kLimbs * kLanes,
                     packed.at(block, 0, static_cast<std::int64_t>(tap), quad),
                     sums[tap * packed.blocks.size() + i]);
       }
@@ -109,9 +109,9 @@ SumsByTap pack_weights(const FixedPoint& w, const ConvShape& shape, const Phase&
   return sums;
 }
 
-void add(const FixedPoint::PlaneSums& from, FixedPoint::PlaneSums& to) {
-  for (std::size_t plane = 0; plane < kPlanes; ++plane) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) to[plane][lane] += from[plane][lane];
+void add(const FixedPoint::LimbSums& from, FixedPoint::LimbSums& to) {
+  for (std::size_t limb = 0; limb < kLimbs; ++limb) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) to[limb][lane] += from[limb][lane];
   }
 }
 
@@ -124,15 +124,15 @@ GradientEpilogue make_epilogue(const FixedPoint& w, const SumsByTap& sums, const
   e.col_classes = phase.col_valid.size();
   const auto padded = static_cast<std::size_t>(e.padded);
   e.scale.resize(padded);
-  e.box_scale.resize(padded);
+  e.window_scale.resize(padded);
   for (auto& by_class : e.class_sum) by_class.resize(phase.classes() * padded);
   e.class_value.resize(phase.classes() * padded);
   for (std::size_t c = 0; c < channels; ++c) {
     e.scale[c] = static_cast<float>(dy.scale * w.scale[c]);
-    e.box_scale[c] = static_cast<float>(dy.scale * w.middle[c]);
+    e.window_scale[c] = static_cast<float>(dy.scale * w.middle[c]);
   }
   e.class_terms.resize(phase.classes());
-  const std::int32_t d = dy.shift - dy.zero;
+  const std::int32_t d = dy.code_bias - dy.zero_point;
   for (std::size_t of_class = 0; of_class < phase.classes(); ++of_class) {
     std::int64_t terms = 0;
     SumsByTap valid(vectors);
@@ -143,10 +143,9 @@ GradientEpilogue make_epilogue(const FixedPoint& w, const SumsByTap& sums, const
     }
     e.class_terms[of_class] = static_cast<std::int32_t>(terms * d);
     for (std::size_t c = 0; c < channels; ++c) {
-      const FixedPoint::PlaneSums& of = valid[c / kLanes];
+      const FixedPoint::LimbSums& of = valid[c / kLanes];
       const std::size_t at = of_class * padded + c;
-      for (std::size_t plane = 0; plane < kPlanes; ++plane)
-        e.class_sum[plane][at] = d * of[plane][c % kLanes];
+      for (std::size_t limb = 0; limb < kLimbs; ++limb) e.class_sum[limb][at] = d * of[limb][c % kLanes];
       e.class_value[at] = static_cast<float>(dy.residual * w.total(static_cast<std::int64_t>(c), of, terms));
     }
   }
@@ -159,33 +158,32 @@ void fixed_point_input_gradient(const Quantized& dy, const Quantized& w, const C
                                 const GradientTarget& to, const TileKernels& tiles) {
   const Plan plan = input_gradient_plan(shape);
   const std::int64_t outputs = shape.weight[0] / shape.groups, inputs = shape.weight[1];
-  const std::int64_t positions = shape.weight[2] * shape.weight[3];
+  const std::int64_t taps = shape.weight[2] * shape.weight[3];
   const Affine error = Affine::of(dy);
   std::vector<PhaseOperands<GradientEpilogue>> operands;
   for (std::int64_t group = 0; group < shape.groups; ++group) {
     std::vector<Affine> rows;
     for (std::int64_t output = 0; output < outputs; ++output) {
-      rows.insert(rows.end(), static_cast<std::size_t>(positions), Affine::of(w, group * outputs + output));
+      rows.insert(rows.end(), static_cast<std::size_t>(taps), Affine::of(w, group * outputs + output));
     }
-    const FixedPoint fixed(w.code.data_ptr<std::uint8_t>() + group * outputs * positions * inputs, rows,
-                           inputs);
+    const FixedPoint fixed(w.code.data_ptr<std::uint8_t>() + group * outputs * taps * inputs, rows, inputs);
     for (const Phase& phase : plan.phases) {
-      PackedWeights packed(kPlanes * vectors_for(inputs), static_cast<std::int64_t>(phase.taps.size()),
+      PackedWeights packed(kLimbs * vectors_for(inputs), static_cast<std::int64_t>(phase.taps.size()),
                            quads_for(outputs), /*threes=*/true);
       const SumsByTap sums = pack_weights(fixed, shape, phase, outputs, packed);
       operands.push_back({std::move(packed), make_epilogue(fixed, sums, phase, error, outputs)});
     }
   }
-  const DenseCall call{dy.code.data_ptr<std::uint8_t>(),
-                       shape.input[0],
-                       shape.groups,
-                       outputs,
-                       inputs,
-                       error.shift,
-                       to.dx,
-                       to.watcher,
-                       to.accumulates ? to.dx : to.addend};
-  DenseWalk<GradientEpilogue>(plan, call, operands, tiles).run(kPlanes * shape.macs() * shape.input[0]);
+  const DirectCall call{dy.code.data_ptr<std::uint8_t>(),
+                        shape.input[0],
+                        shape.groups,
+                        outputs,
+                        inputs,
+                        error.code_bias,
+                        to.dx,
+                        to.watcher,
+                        to.accumulates ? to.dx : to.addend};
+  DirectWalk<GradientEpilogue>(plan, call, operands, tiles).run(kLimbs * shape.macs() * shape.input[0]);
 }
 
 }  // namespace lowtide::integer

@@ -12,8 +12,8 @@
 
 namespace lowtide::integer {
 
-// What was taken off the codes before they were multiplied.
-struct Shifts {
+// What is subtracted from the codes before they are multiplied.
+struct CodeBiases {
   std::int32_t error = 0, input = 0;
 };
 
@@ -21,73 +21,72 @@ struct Shifts {
 struct GradientCodes {
   const std::uint8_t* input = nullptr;
   const std::uint8_t* error = nullptr;
-  Shifts shifts;
+  CodeBiases biases;
 };
 
 // What turns a weight gradient's integer sums into values. With dy = s (q - z) + e and x = sx (qx - zx) + ex, over
-// the N positions at which the tap (ky, kx) falls onto the image,
+// the N pixels that a tap covers (tap_sums.h),
 //
 //   Σ dy·x = s sx Σ (q - z)(qx - zx) + s ex Σ (q - z) + sx e Σ (qx - zx) + N e ex.
 //
-// The sums of qx alone, for every channel and kernel position, are given. Those of q are taken here where they count, which
-// they do not if the input was shifted to its zero and that is where its 0 lies, as ReLU leaves it.
+// The sums of qx alone, for every channel and tap, are given. Those of q are taken here where they count. They do not if the
+// input's bias is its zero point and its residual is 0, as after a ReLU.
 class GradientSums {
  public:
-  GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape, const Shifts& shifts,
+  GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape, const CodeBiases& biases,
                std::vector<std::int64_t> input_sums);
 
-  // Sums Σ (q - shift)(qx - shift) of one output channel and kernel position, of input channels from `first` on, become
+  // Sums Σ (q - bias)(qx - bias) of one output channel and tap, of input channels from `first` on, become
   // values. Channels are counted over all groups.
   struct Row {
     const std::int64_t* sum = nullptr;
     std::int64_t step = 1;  // from a channel's sum to the next
-    std::int64_t output = 0, place = 0, first = 0, channels = 0;
+    std::int64_t output = 0, tap = 0, first = 0, channels = 0;
   };
   void values(const Row& row, float* out) const;
 
  private:
   Affine error_, input_;
-  Shifts shifts_;
+  CodeBiases biases_;
   std::int64_t outputs_, inputs_;
-  std::vector<std::int64_t> positions_;                // N, by kernel position
-  std::vector<std::int64_t> error_sums_, input_sums_;  // Σ q and Σ qx, [kernel position][channel]
+  std::vector<std::int64_t> pixels_;                   // N, by tap
+  std::vector<std::int64_t> error_sums_, input_sums_;  // Σ q and Σ qx, [tap][channel]
 };
 
 // The sums of one group, and how far apart those of neighbours stand.
 struct StridedSums {
   const std::int64_t* sum = nullptr;
-  std::int64_t output_step = 0, place_step = 0, input_step = 0;
+  std::int64_t output_step = 0, tap_step = 0, input_step = 0;
 
   template <typename Take>
-  void stretches(std::int64_t output, std::int64_t place, std::int64_t inputs, const Take& take) const {
-    take(0, inputs, sum + output * output_step + place * place_step, input_step);
+  void runs(std::int64_t output, std::int64_t tap, std::int64_t inputs, const Take& take) const {
+    take(0, inputs, sum + output * output_step + tap * tap_step, input_step);
   }
 };
 
-// Sums has: stretches(output, place, inputs, take), which calls take(first, count, sum, step) for the input channels whose
+// Sums has: runs(output, tap, inputs, take), which calls take(first, count, sum, step) for the input channels whose
 // sums stand a step apart.
 template <typename Sums>
 void write_weight_gradient(const ConvShape& shape, const GradientSums& edges, std::int64_t group,
                            const Sums& total, at::Tensor& dw) {
-  const std::int64_t places = shape.weight[2] * shape.weight[3];
+  const std::int64_t taps = shape.weight[2] * shape.weight[3];
   const std::int64_t inputs = shape.weight[1], outputs = shape.weight[0] / shape.groups;
-  float* out = dw.data_ptr<float>() + group * outputs * places * inputs;
-  const std::int64_t grain = std::max<std::int64_t>(1, kValuesPerThread / (inputs * places));
+  float* out = dw.data_ptr<float>() + group * outputs * taps * inputs;
+  const std::int64_t grain = std::max<std::int64_t>(1, kValuesPerThread / (inputs * taps));
   at::parallel_for(0, outputs, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {
-      for (std::int64_t place = 0; place < places; ++place) {
-        float* to = out + (o * places + place) * inputs;
-        total.stretches(
-            o, place, inputs,
-            [&](std::int64_t first, std::int64_t count, const std::int64_t* sum, std::int64_t step) {
-              edges.values({.sum = sum,
-                            .step = step,
-                            .output = group * outputs + o,
-                            .place = place,
-                            .first = group * inputs + first,
-                            .channels = count},
-                           to + first);
-            });
+      for (std::int64_t tap = 0; tap < taps; ++tap) {
+        float* to = out + (o * taps + tap) * inputs;
+        total.runs(o, tap, inputs,
+                   [&](std::int64_t first, std::int64_t count, const std::int64_t* sum, std::int64_t step) {
+                     edges.values({.sum = sum,
+                                   .step = step,
+                                   .output = group * outputs + o,
+                                   .tap = tap,
+                                   .first = group * inputs + first,
+                                   .channels = count},
+                                  to + first);
+                   });
       }
     }
   });

@@ -11,7 +11,7 @@ namespace lowtide::integer {
 namespace {
 
 template <typename Pack>
-void pack_blocks(const std::vector<Block>& blocks, std::int64_t block_bytes, const Pack& pack) {
+void pack_blocks(const std::vector<VectorBlock>& blocks, std::int64_t block_bytes, const Pack& pack) {
   const auto count = static_cast<std::int64_t>(blocks.size());
   at::parallel_for(0, count,
                    std::max<std::int64_t>(1, kPackedBytesPerThread / std::max<std::int64_t>(1, block_bytes)),
@@ -22,7 +22,7 @@ void pack_blocks(const std::vector<Block>& blocks, std::int64_t block_bytes, con
 
 // A lane each for sixteen columns of a right operand with one scale a column: y = Σ (a.scale (qa - za) + ea) · b.
 struct ColumnConstants {
-  const std::int32_t *zero, *sum;         // zb, Σ (qb - zb)
+  const std::int32_t *zero_point, *sum;   // zb, Σ (qb - zb)
   const float *scale, *residual, *value;  // sb, eb, Σ b
 };
 
@@ -31,7 +31,7 @@ LOWTIDE_SIMD void finish_columns(const std::int32_t* sums, const RowTerms& row, 
   // Unsigned, because it wraps on the way; never in the end: kMostTerms.
   const Words whole = LOWTIDE_LOAD(Words, sums) +
                       LOWTIDE_LOAD(Words, c.sum) * static_cast<std::uint32_t>(row.d) -
-                      LOWTIDE_LOAD(Words, c.zero) * static_cast<std::uint32_t>(row.box);
+                      LOWTIDE_LOAD(Words, c.zero_point) * static_cast<std::uint32_t>(row.window_sum);
   const Floats y =
       __builtin_convertvector(__builtin_bit_cast(Ints, whole), Floats) *
           (LOWTIDE_LOAD(Floats, c.scale) * row.scale) +
@@ -55,12 +55,12 @@ class ScaledColumns final : public RightOperand {
         scale_(padded_),
         residual_(padded_),
         value_(padded_) {
-    pack_blocks(weights_.blocks, kMostVectors * kLanes * terms_, [&](const Block& block) {
+    pack_blocks(weights_.blocks, kMostVectors * kLanes * terms_, [&](const VectorBlock& block) {
       for (int v = 0; v < block.vectors; ++v) pack(right, block, v, from);
     });
   }
 
-  void finish_row(const Block& block, const std::int32_t* sum, const RowTerms& row,
+  void finish_row(const VectorBlock& block, const std::int32_t* sum, const RowTerms& row,
                   const RowOutput& out) const override {
     for (int v = 0; v < block.vectors; ++v) {
       const std::int64_t first = (block.first + v) * kLanes;
@@ -72,7 +72,7 @@ class ScaledColumns final : public RightOperand {
   }
 
  private:
-  void pack(const Side& right, const Block& block, int v, std::int64_t from) {
+  void pack(const Side& right, const VectorBlock& block, int v, std::int64_t from) {
     const std::int64_t first = (block.first + v) * kLanes;
     const std::int64_t lanes = std::min<std::int64_t>(kLanes, columns_ - first);
     std::array<std::int32_t, kLanes> sums{};
@@ -97,8 +97,8 @@ class ScaledColumns final : public RightOperand {
     for (std::int64_t lane = 0; lane < lanes; ++lane) {
       const Affine& b = right.at(first + lane);
       const auto c = static_cast<std::size_t>(first + lane);
-      zero_[c] = b.zero;
-      sum_[c] = static_cast<std::int32_t>(sums[static_cast<std::size_t>(lane)] - terms_ * b.zero);
+      zero_[c] = b.zero_point;
+      sum_[c] = static_cast<std::int32_t>(sums[static_cast<std::size_t>(lane)] - terms_ * b.zero_point);
       scale_[c] = b.scale;
       residual_[c] = static_cast<float>(b.residual);
       value_[c] = static_cast<float>(static_cast<double>(b.scale) * sum_[c] +
@@ -110,16 +110,16 @@ class ScaledColumns final : public RightOperand {
   std::vector<float> scale_, residual_, value_;
 };
 
-// The same for a right operand in planes, see fixed_point.h.
-struct PlaneConstants {
-  std::array<const std::int32_t*, kPlanes> sum;  // Σ of each byte, centred
-  const float *scale, *middle, *value;           // of u, Σ b
+// The same for a right operand in limbs, see fixed_point.h.
+struct LimbConstants {
+  std::array<const std::int32_t*, kLimbs> sum;  // Σ of each byte, centred
+  const float *scale, *middle, *value;          // of u, Σ b
 };
 
-LOWTIDE_SIMD void finish_planes(const std::int32_t* sums, const RowTerms& row, const PlaneConstants& c,
-                                std::int64_t lanes, const RowOutput& out) {
-  const Ints sum0 =
-      LOWTIDE_LOAD(Ints, sums) + LOWTIDE_LOAD(Ints, c.sum[0]) * row.d - FixedPoint::centre(0) * row.box;
+LOWTIDE_SIMD void finish_limbs(const std::int32_t* sums, const RowTerms& row, const LimbConstants& c,
+                               std::int64_t lanes, const RowOutput& out) {
+  const Ints sum0 = LOWTIDE_LOAD(Ints, sums) + LOWTIDE_LOAD(Ints, c.sum[0]) * row.d -
+                    FixedPoint::centre(0) * row.window_sum;
   const Ints sum1 = LOWTIDE_LOAD(Ints, sums + kLanes) + LOWTIDE_LOAD(Ints, c.sum[1]) * row.d;
   const Ints sum2 = LOWTIDE_LOAD(Ints, sums + 2 * kLanes) + LOWTIDE_LOAD(Ints, c.sum[2]) * row.d;
   const Floats whole =
@@ -141,7 +141,7 @@ LOWTIDE_SIMD void finish_planes(const std::int32_t* sums, const RowTerms& row, c
 class ScaledTerms final : public RightOperand {
  public:
   ScaledTerms(const Side& right, std::int64_t from, std::int64_t to)
-      : RightOperand(right.across, kPlanes * vectors_for(right.across), to - from, /*threes=*/true),
+      : RightOperand(right.across, kLimbs * vectors_for(right.across), to - from, /*threes=*/true),
         scale_(padded_),
         middle_(padded_),
         value_(padded_) {
@@ -149,24 +149,25 @@ class ScaledTerms final : public RightOperand {
     const FixedPoint fixed(right.code + from * right.along_step,
                            std::vector<Affine>(right.affine.begin() + from, right.affine.begin() + to),
                            right.across);
-    pack_blocks(weights_.blocks, kPlanes * kLanes * terms_, [&](const Block& block) { pack(fixed, block); });
+    pack_blocks(weights_.blocks, kLimbs * kLanes * terms_,
+                [&](const VectorBlock& block) { pack(fixed, block); });
   }
 
-  void finish_row(const Block& block, const std::int32_t* sum, const RowTerms& row,
+  void finish_row(const VectorBlock& block, const std::int32_t* sum, const RowTerms& row,
                   const RowOutput& out) const override {
-    const std::int64_t first = block.first / kPlanes * kLanes;
-    finish_planes(sum, row,
-                  {{sum_[0].data() + first, sum_[1].data() + first, sum_[2].data() + first},
-                   scale_.data() + first,
-                   middle_.data() + first,
-                   value_.data() + first},
-                  columns_ - first, {out.y + first * out.step, out.step, out.adds});
+    const std::int64_t first = block.first / kLimbs * kLanes;
+    finish_limbs(sum, row,
+                 {{sum_[0].data() + first, sum_[1].data() + first, sum_[2].data() + first},
+                  scale_.data() + first,
+                  middle_.data() + first,
+                  value_.data() + first},
+                 columns_ - first, {out.y + first * out.step, out.step, out.adds});
   }
 
  private:
-  void pack(const FixedPoint& fixed, const Block& block) {
-    const std::int64_t first = block.first / kPlanes * kLanes;
-    FixedPoint::PlaneSums sums{};
+  void pack(const FixedPoint& fixed, const VectorBlock& block) {
+    const std::int64_t first = block.first / kLimbs * kLanes;
+    FixedPoint::LimbSums sums{};
     for (std::int64_t quad = 0; quad < quads_for(terms_); ++quad) {
       std::array<std::int64_t, kQuad> rows{};
       for (std::int64_t k = 0; k < kQuad; ++k) {
@@ -177,14 +178,14 @@ class ScaledTerms final : public RightOperand {
     }
     for (std::int64_t column = first; column < std::min<std::int64_t>(first + kLanes, columns_); ++column) {
       const auto c = static_cast<std::size_t>(column), lane = static_cast<std::size_t>(column - first);
-      for (std::size_t plane = 0; plane < kPlanes; ++plane) sum_[plane][c] = sums[plane][lane];
+      for (std::size_t limb = 0; limb < kLimbs; ++limb) sum_[limb][c] = sums[limb][lane];
       scale_[c] = static_cast<float>(fixed.scale[c]);
       middle_[c] = static_cast<float>(fixed.middle[c]);
       value_[c] = static_cast<float>(fixed.total(column, sums, terms_));
     }
   }
 
-  std::array<std::vector<std::int32_t>, kPlanes> sum_;
+  std::array<std::vector<std::int32_t>, kLimbs> sum_;
   std::vector<float> scale_, middle_, value_;
 };
 
@@ -201,34 +202,35 @@ void pack_left(const Side& left, std::int64_t first, std::int64_t rows, std::int
   const std::int64_t terms = to - from, whole = terms / kQuad;
   if (terms % kQuad != 0) {
     for (std::int64_t row = 0; row < rows; ++row) {
-      std::fill_n(packed + whole * layout.plane + row * layout.pixel, kQuad, std::int8_t{0});
+      std::fill_n(packed + whole * layout.quad_step + row * layout.pixel_step, kQuad, std::int8_t{0});
     }
   }
   const std::uint8_t* code = left.code + first * left.across_step + from * left.along_step;
   if (left.along_step == 1) {
     for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int32_t shift = left.at(first + row).shift;
+      const std::int32_t bias = left.at(first + row).code_bias;
       const std::uint8_t* from_row = code + row * left.across_step;
-      std::int8_t* to_row = packed + row * layout.pixel;
-      if (layout.plane == kQuad) {
-        shift_bytes(from_row, terms, shift, to_row);
+      std::int8_t* to_row = packed + row * layout.pixel_step;
+      if (layout.quad_step == kQuad) {
+        subtract_bias(from_row, terms, bias, to_row);
         continue;
       }
       for (std::int64_t quad = 0; quad < whole; ++quad) {
         for (std::int64_t k = 0; k < kQuad; ++k)
-          to_row[quad * layout.plane + k] = static_cast<std::int8_t>(from_row[quad * kQuad + k] - shift);
+          to_row[quad * layout.quad_step + k] = static_cast<std::int8_t>(from_row[quad * kQuad + k] - bias);
       }
       for (std::int64_t k = whole * kQuad; k < terms; ++k) {
-        to_row[whole * layout.plane + k % kQuad] = static_cast<std::int8_t>(from_row[k] - shift);
+        to_row[whole * layout.quad_step + k % kQuad] = static_cast<std::int8_t>(from_row[k] - bias);
       }
     }
     return;
   }
   for (std::int64_t k = 0; k < terms; ++k) {
-    std::int8_t* to_quad = packed + k / kQuad * layout.plane + k % kQuad;
+    std::int8_t* to_quad = packed + k / kQuad * layout.quad_step + k % kQuad;
     const std::uint8_t* from_term = code + k * left.along_step;
     for (std::int64_t row = 0; row < rows; ++row) {
-      to_quad[row * layout.pixel] = static_cast<std::int8_t>(from_term[row] - left.at(first + row).shift);
+      to_quad[row * layout.pixel_step] =
+          static_cast<std::int8_t>(from_term[row] - left.at(first + row).code_bias);
     }
   }
 }

@@ -32,17 +32,18 @@ struct RowOutput {
 
 // What turns one row's sums into values, of the left operand: see output_epilogue.h.
 struct RowTerms {
-  std::int32_t box;  // Σ (q - shift)
-  std::int32_t d;    // shift - zero
+  std::int32_t window_sum;  // Σ (q - bias)
+  std::int32_t d;           // bias - zero point
   float scale;
-  float centred;  // scale · Σ (q - zero)
+  float centred;  // scale · Σ (q - zero point)
   float residual;
 
-  RowTerms(const Affine& a, std::int32_t row_box, std::int64_t terms)
-      : box(row_box),
-        d(a.shift - a.zero),
+  RowTerms(const Affine& a, std::int32_t row_window_sum, std::int64_t terms)
+      : window_sum(row_window_sum),
+        d(a.code_bias - a.zero_point),
         scale(a.scale),
-        centred(static_cast<float>(static_cast<double>(a.scale) * static_cast<double>(row_box + terms * d))),
+        centred(static_cast<float>(static_cast<double>(a.scale) *
+                                   static_cast<double>(row_window_sum + terms * d))),
         residual(static_cast<float>(a.residual)) {}
 };
 
@@ -51,11 +52,11 @@ struct RowTerms {
 class RightOperand {
  public:
   virtual ~RightOperand() = default;
-  virtual void finish_row(const Block& block, const std::int32_t* sum, const RowTerms& row,
+  virtual void finish_row(const VectorBlock& block, const std::int32_t* sum, const RowTerms& row,
                           const RowOutput& out) const = 0;
 
-  const std::vector<Block>& blocks() const { return weights_.blocks; }
-  const std::uint8_t* packed(const Block& block) const { return weights_.of(block); }
+  const std::vector<VectorBlock>& blocks() const { return weights_.blocks; }
+  const std::uint8_t* packed(const VectorBlock& block) const { return weights_.of(block); }
   std::int64_t columns() const { return columns_; }
   std::int64_t terms() const { return terms_; }
 

@@ -12,10 +12,10 @@
 
 // A weight gradient's sums by a matrix unit.
 //
-// What is summed are the positions of the output, row by row. The error becomes planes, one an output channel: rows of the
-// left matrix. Lanes are a kernel row's columns and their channels, which lie beside each other where the input is packed as
-// whole pixels: at the next position they begin a stride on. So one packed row of input, its positions in quads, serves every
-// kernel row that reads it, and the quads of neighbouring rows follow each other as those of the planes do.
+// The sum runs over output pixels, row by row. The error becomes channel planes, one for each output channel: the rows of
+// the left matrix. Lanes are the taps of a kernel row and their input channels, which are neighbours where the input is packed
+// as whole pixels; at the next output pixel they begin a stride further on. So one packed row of input, in quads of output
+// pixels, serves every kernel row that reads it, and the quads of neighbouring rows follow each other as in the planes.
 
 namespace lowtide::integer {
 namespace {
@@ -44,9 +44,9 @@ struct TiledSums {
   const LaneTiles tiles;
   WideSums all;
 
-  // Σ (q - shift)(qx - shift)
+  // Σ (q - bias)(qx - bias)
   const std::int64_t* products() const { return all.get(); }
-  // Σ (qx - shift), [group][kernel row][vector][16]
+  // Σ (qx - bias), [group][kernel row][vector][16]
   const std::int64_t* lanes() const { return all.get() + tiles.product_count(); }
 
   // One group's products.
@@ -56,8 +56,8 @@ struct TiledSums {
 
     // Calls take(first, count, sum, step) for the input channels that share a tile.
     template <typename Take>
-    void stretches(std::int64_t output, std::int64_t place, std::int64_t inputs, const Take& take) const {
-      const std::int64_t row = place / tiles.kernel_cols, first = place % tiles.kernel_cols * tiles.pixel;
+    void runs(std::int64_t output, std::int64_t tap, std::int64_t inputs, const Take& take) const {
+      const std::int64_t row = tap / tiles.kernel_cols, first = tap % tiles.kernel_cols * tiles.pixel;
       const std::int64_t stream = output / kLanes * tiles.streams() + row * tiles.vectors;
       for (std::int64_t c = 0, count = 0; c < inputs; c += count) {
         const std::int64_t vector = (first + c) / kLanes, lane = (first + c) % kLanes;
@@ -68,8 +68,8 @@ struct TiledSums {
   };
   Group of(std::int64_t group) const { return {tiles, products() + group * tiles.group_sums()}; }
 
-  // Σ qx over the positions that each tap meets, [kernel position][input channel].
-  std::vector<std::int64_t> input_sums(const ConvShape& shape, std::int32_t shift) const;
+  // Σ qx over the pixels that each tap covers, [tap][input channel].
+  std::vector<std::int64_t> input_sums(const ConvShape& shape, std::int32_t bias) const;
 };
 
 LaneTiles::LaneTiles(const ConvShape& shape)
@@ -82,16 +82,16 @@ LaneTiles::LaneTiles(const ConvShape& shape)
       vectors(vectors_for(kernel_cols * pixel)),
       blocks(vectors_for(outputs)) {}
 
-std::vector<std::int64_t> TiledSums::input_sums(const ConvShape& shape, std::int32_t shift) const {
-  const std::vector<std::int64_t> positions = met_positions(shape);
+std::vector<std::int64_t> TiledSums::input_sums(const ConvShape& shape, std::int32_t bias) const {
+  const std::vector<std::int64_t> pixels = covered_pixels(shape);
   std::vector<std::int64_t> result;
-  for (std::size_t place = 0; place < positions.size(); ++place) {
-    const auto at = static_cast<std::int64_t>(place);
+  for (std::size_t tap = 0; tap < pixels.size(); ++tap) {
+    const auto at = static_cast<std::int64_t>(tap);
     const std::int64_t row = at / tiles.kernel_cols, col = at % tiles.kernel_cols;
     for (std::int64_t group = 0; group < tiles.groups; ++group) {
       const std::int64_t* sum = lanes() + group * tiles.group_lanes() + row * tiles.vectors * kLanes;
       for (std::int64_t c = 0; c < tiles.inputs; ++c) {
-        result.push_back(sum[col * tiles.pixel + c] + positions[place] * shift);
+        result.push_back(sum[col * tiles.pixel + c] + pixels[tap] * bias);
       }
     }
   }
@@ -206,7 +206,7 @@ class WeightSums {
     const Plan plan = error_plan(task.rows, plan_.out_cols);
     const std::uint8_t* from = codes_.error + group * tiles_.outputs +
                                (item * plan_.out_rows + task.first_row) * plan_.out_cols * step;
-    pack_planes(plan, PlanarLayout(plan, 1, row_quads_), {from, tiles_.outputs, step, codes_.shifts.error},
+    pack_planes(plan, PlanarLayout(plan, 1, row_quads_), {from, tiles_.outputs, step, codes_.biases.error},
                 reinterpret_cast<std::int8_t*>(to));
   }
 
@@ -219,7 +219,7 @@ class WeightSums {
     std::int8_t* pixels = pixel_memory.at_least(rows * pitch + kVectorBytes);  // whole vectors are read
     std::int32_t* sums = sum_memory.at_least(tiles_.vectors * kLanes);
     const std::uint8_t* from = codes_.input + item * plan_.source_rows * plan_.source_cols * step;
-    pack_pixels(plan_, {from + group * tiles_.inputs, tiles_.inputs, step, codes_.shifts.input},
+    pack_pixels(plan_, {from + group * tiles_.inputs, tiles_.inputs, step, codes_.biases.input},
                 task.first_row * plan_.row_step, rows, pixels);
     for (std::int64_t row = 0; row < rows; ++row) {
       if (row % plan_.row_step >= tiles_.kernel_rows) continue;  // steps are wider than the kernel
@@ -229,7 +229,7 @@ class WeightSums {
     }
   }
 
-  // A packed row's sums count for every kernel row that meets it.
+  // A packed row's sums count for every kernel row that covers it.
   void add_lane_sums(std::int64_t row, const Task& task, const std::int32_t* sums, std::int32_t* to) const {
     const std::int64_t lanes = tiles_.vectors * kLanes;
     for (std::int64_t kernel_row = 0; kernel_row < tiles_.kernel_rows; ++kernel_row) {
@@ -281,10 +281,10 @@ at::Tensor matrix_weight_gradient(const Quantized& dy, const Quantized& x, const
   at::Tensor dw = empty_weight_gradient(dy, shape);
   const GradientCodes codes{.input = x.code.data_ptr<std::uint8_t>(),
                             .error = dy.code.data_ptr<std::uint8_t>(),
-                            .shifts = {.error = 0, .input = Affine::of(x).shift}};
+                            .biases = {.error = 0, .input = Affine::of(x).code_bias}};
   TiledSums sums(shape);
   WeightSums(shape, codes, tiles).add_to(sums.all);
-  const GradientSums edges(dy, x, shape, codes.shifts, sums.input_sums(shape, codes.shifts.input));
+  const GradientSums edges(dy, x, shape, codes.biases, sums.input_sums(shape, codes.biases.input));
   for (std::int64_t group = 0; group < shape.groups; ++group) {
     write_weight_gradient(shape, edges, group, sums.of(group), dw);
   }

@@ -12,9 +12,9 @@ LOWTIDE_SIMD void finish(const OutputEpilogue& e, const SumRow& r) {
   for (int v = 0; v < r.block.vectors; ++v) {
     const std::int64_t first = (r.block.first + v) * kLanes, lanes = e.channels - first;
     // Unsigned, because it wraps on the way; never in the end: kMostTerms.
-    const Words zeros = LOWTIDE_LOAD(Words, e.zero.data() + first);
+    const Words zeros = LOWTIDE_LOAD(Words, e.zero_point.data() + first);
     const Floats factor = LOWTIDE_LOAD(Floats, e.scale.data() + first);
-    const Floats box_factor = LOWTIDE_LOAD(Floats, e.box_scale.data() + first);
+    const Floats window_factor = LOWTIDE_LOAD(Floats, e.window_scale.data() + first);
     for (const Phase::Run& run : *r.runs) {
       const std::size_t of_class = r.row_class * e.col_classes + static_cast<std::size_t>(run.of_class);
       const std::int64_t constants = static_cast<std::int64_t>(of_class) * e.padded + first;
@@ -22,11 +22,11 @@ LOWTIDE_SIMD void finish(const OutputEpilogue& e, const SumRow& r) {
       const Floats value = LOWTIDE_LOAD(Floats, e.class_value.data() + constants);
       const std::int32_t terms = e.class_terms[of_class];
       for (std::int64_t i = run.first; i < run.last; ++i) {
-        const std::int32_t box = r.box[i];
+        const std::int32_t window_sum = r.window_sum[i];
         const Words whole = LOWTIDE_LOAD(Words, r.sum + i * sum_step + v * kLanes) + offset -
-                            zeros * static_cast<std::uint32_t>(box);
+                            zeros * static_cast<std::uint32_t>(window_sum);
         const Floats y = __builtin_convertvector(__builtin_bit_cast(Ints, whole), Floats) * factor +
-                         (static_cast<float>(box + terms) * box_factor + value);
+                         (static_cast<float>(window_sum + terms) * window_factor + value);
         float* out = r.out + i * r.out_step + first;
         if (lanes >= kLanes) {
           LOWTIDE_STORE(out, y);
@@ -38,15 +38,15 @@ LOWTIDE_SIMD void finish(const OutputEpilogue& e, const SumRow& r) {
   }
 }
 
-// Σ code over the input channels of each kernel position: sum[position][channel].
+// Σ code over the input channels of each tap: sum[tap][channel].
 LOWTIDE_SIMD void sum_inputs(const GroupWeights& w, std::int64_t channels, std::int32_t* sum) {
   const std::uint8_t* code = w.code;
-  const std::int64_t places = w.rows * w.cols, inputs = w.inputs;
+  const std::int64_t taps = w.rows * w.cols, inputs = w.inputs;
   for (std::int64_t channel = 0; channel < channels; ++channel) {
-    for (std::int64_t place = 0; place < places; ++place, code += inputs) {
+    for (std::int64_t tap = 0; tap < taps; ++tap, code += inputs) {
       std::int32_t total = 0;
       for (std::int64_t i = 0; i < inputs; ++i) total += code[i];
-      sum[place * channels + channel] = total;
+      sum[tap * channels + channel] = total;
     }
   }
 }
@@ -62,17 +62,17 @@ OutputEpilogue make_output_epilogue(const GroupWeights& w, const Phase& phase, c
   e.padded = vectors_for(e.channels) * kLanes;
   e.col_classes = phase.col_valid.size();
   const auto padded = static_cast<std::size_t>(e.padded);
-  e.zero.resize(padded);
+  e.zero_point.resize(padded);
   e.scale.resize(padded);
-  e.box_scale.resize(padded);
+  e.window_scale.resize(padded);
   e.class_sum.resize(phase.classes() * padded);
   e.class_value.resize(phase.classes() * padded);
   e.class_terms.resize(phase.classes());
-  const std::int32_t d = x.shift - x.zero;
+  const std::int32_t d = x.code_bias - x.zero_point;
   for (std::size_t channel = 0; channel < rows.size(); ++channel) {
-    e.zero[channel] = rows[channel].zero;
+    e.zero_point[channel] = rows[channel].zero_point;
     e.scale[channel] = x.scale * rows[channel].scale;
-    e.box_scale[channel] = static_cast<float>(x.scale * rows[channel].residual);
+    e.window_scale[channel] = static_cast<float>(x.scale * rows[channel].residual);
   }
   std::vector<std::int32_t> sums(static_cast<std::size_t>(w.rows * w.cols) * rows.size());
   sum_inputs(w, e.channels, sums.data());
@@ -89,7 +89,7 @@ OutputEpilogue make_output_epilogue(const GroupWeights& w, const Phase& phase, c
     e.class_terms[of_class] = static_cast<std::int32_t>(terms * d);
     for (std::size_t channel = 0; channel < rows.size(); ++channel) {
       const Affine& row = rows[channel];
-      const std::int64_t sum = valid[channel] - terms * row.zero;  // Σ (qw - zw)
+      const std::int64_t sum = valid[channel] - terms * row.zero_point;  // Σ (qw - zw)
       const std::size_t at = of_class * padded + channel;
       e.class_sum[at] = static_cast<std::int32_t>(static_cast<std::uint32_t>(d * sum));
       e.class_value[at] = static_cast<float>(

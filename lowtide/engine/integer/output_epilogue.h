@@ -10,9 +10,9 @@
 //
 //   Σ x·w = sx sw Σ (qx - zx)(qw - zw) + sx ew Σ (qx - zx) + ex (sw Σ (qw - zw) + N ew).
 //
-// The tiles give acc = Σ (qx - shift) qw and box = Σ (qx - shift); with d = shift - zx
+// The tiles give acc = Σ (qx - bias) qw and window_sum = Σ (qx - bias); with d = bias - zx
 //
-//   Σ (qx - zx)(qw - zw) = acc - zw box + d Σ (qw - zw)      Σ (qx - zx) = box + N d.
+//   Σ (qx - zx)(qw - zw) = acc - zw window_sum + d Σ (qw - zw)      Σ (qx - zx) = window_sum + N d.
 //
 // What does not depend on the pixel but on its class of valid taps is computed once.
 
@@ -23,9 +23,9 @@ struct OutputEpilogue {
   std::int64_t channels = 0;  // real ones
   std::int64_t padded = 0;
   std::size_t col_classes = 0;
-  std::vector<std::int32_t> zero;         // zw
+  std::vector<std::int32_t> zero_point;   // zw
   std::vector<float> scale;               // sx sw
-  std::vector<float> box_scale;           // sx ew
+  std::vector<float> window_scale;        // sx ew
   std::vector<std::int32_t> class_sum;    // d Σ (qw - zw), by class
   std::vector<std::int32_t> class_terms;  // N d, by class alone
   std::vector<float> class_value;         // ex (sw Σ (qw - zw) + N ew), by class

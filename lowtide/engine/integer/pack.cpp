@@ -33,38 +33,39 @@ template <typename T>
   return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }
 
-// Four pixels of four quads each, transposed: to[quad · plane .. + 16) = the quad of each pixel.
+// Four pixels of four quads each, transposed: to[quad · quad_step .. + 16) = the quad of each pixel.
 [[gnu::always_inline]] inline void transpose_quads(const std::uint8_t* from, std::int64_t pixel_step,
-                                                   Bytes16 shift, std::int8_t* to, std::int64_t plane) {
-  const auto shifted = [&](std::int64_t pixel) __attribute__((always_inline)) {
-    return __builtin_bit_cast(Words4, load<Bytes16>(from + pixel * pixel_step) - shift);
+                                                   Bytes16 bias, std::int8_t* to, std::int64_t quad_step) {
+  const auto centred = [&](std::int64_t pixel) __attribute__((always_inline)) {
+    return __builtin_bit_cast(Words4, load<Bytes16>(from + pixel * pixel_step) - bias);
   };
-  const Words4 a = shifted(0), b = shifted(1), c = shifted(2), d = shifted(3);
+  const Words4 a = centred(0), b = centred(1), c = centred(2), d = centred(3);
   const Words4 ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
                ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
   const Words4 cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5),
                cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
   store(to, __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5));
-  store(to + plane, __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7));
-  store(to + 2 * plane, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
-  store(to + 3 * plane, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
+  store(to + quad_step, __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7));
+  store(to + 2 * quad_step, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
+  store(to + 3 * quad_step, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
 }
 
-// The same for a stretch of `blocks` times four pixels.
+// The same for `blocks` times four pixels.
 LOWTIDE_SIMD void transpose_row(const std::uint8_t* from, std::int64_t pixel_step, std::int64_t blocks,
-                                std::int64_t quads, std::int32_t shift, std::int8_t* to, std::int64_t plane) {
-  const Bytes16 shifts = Bytes16{} + static_cast<std::uint8_t>(shift);
+                                std::int64_t quads, std::int32_t bias, std::int8_t* to,
+                                std::int64_t quad_step) {
+  const Bytes16 biases = Bytes16{} + static_cast<std::uint8_t>(bias);
   for (std::int64_t block = 0; block < blocks; ++block, from += 4 * pixel_step, to += 4 * kQuad) {
     for (std::int64_t quad = 0; quad < quads; quad += 4) {
-      transpose_quads(from + quad * kQuad, pixel_step, shifts, to + quad * plane, plane);
+      transpose_quads(from + quad * kQuad, pixel_step, biases, to + quad * quad_step, quad_step);
     }
   }
 }
 
-std::uint32_t quad_of(const std::uint8_t* code, std::int64_t channels, std::int32_t shift) {
+std::uint32_t quad_of(const std::uint8_t* code, std::int64_t channels, std::int32_t bias) {
   std::uint32_t quad = 0;
   for (std::int64_t c = 0; c < std::min<std::int64_t>(channels, kQuad); ++c) {
-    quad |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(code[c] - shift)) << (8 * c);
+    quad |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(code[c] - bias)) << (8 * c);
   }
   return quad;
 }
@@ -90,7 +91,7 @@ SplitColumns split_columns(const Span& span, std::int64_t left, std::int64_t spl
   return {first, remainder * width + (first + left) / split, count};
 }
 
-void pack_quad_row(const Plan& plan, const ImageCodes& image, const std::uint8_t* row, std::int64_t plane,
+void pack_quad_row(const Plan& plan, const ImageCodes& image, const std::uint8_t* row, std::int64_t quad_step,
                    std::int8_t* packed) {
   const std::int64_t quads = (image.channels + kQuad - 1) / kQuad;
   const std::int64_t step = plan.column_split * image.pixel_step;
@@ -102,12 +103,12 @@ void pack_quad_row(const Plan& plan, const ImageCodes& image, const std::uint8_t
     std::int64_t col = 0;
     if (image.channels % (4 * kQuad) == 0) {
       col = columns.count / 4 * 4;
-      transpose_row(from, step, columns.count / 4, quads, image.shift, to, plane);
+      transpose_row(from, step, columns.count / 4, quads, image.code_bias, to, quad_step);
     }
     for (; col < columns.count; ++col) {
       for (std::int64_t quad = 0; quad < quads; ++quad) {
-        store(to + col * kQuad + quad * plane,
-              quad_of(from + col * step + quad * kQuad, image.channels - quad * kQuad, image.shift));
+        store(to + col * kQuad + quad * quad_step,
+              quad_of(from + col * step + quad * kQuad, image.channels - quad * kQuad, image.code_bias));
       }
     }
   }
@@ -120,28 +121,28 @@ struct PixelRun {
 };
 
 // Of channels in whole sixteens.
-LOWTIDE_SIMD void shift_sixteens(const PixelRun& run, std::int32_t shift, std::int8_t* to) {
+LOWTIDE_SIMD void subtract_bias_of_sixteens(const PixelRun& run, std::int32_t bias, std::int8_t* to) {
   const PixelRun pixels = run;
-  const Bytes16 shifts = Bytes16{} + static_cast<std::uint8_t>(shift);
+  const Bytes16 biases = Bytes16{} + static_cast<std::uint8_t>(bias);
   for (std::int64_t pixel = 0; pixel < pixels.count; ++pixel, to += pixels.channels) {
     const std::uint8_t* from = pixels.code + pixel * pixels.step;
     for (std::int64_t c = 0; c < pixels.channels; c += kLanes)
-      store(to + c, load<Bytes16>(from + c) - shifts);
+      store(to + c, load<Bytes16>(from + c) - biases);
   }
 }
 
-// The codes less their shift, a pixel's channels up to whole quads.
-void shift_pixels(const PixelRun& run, std::int32_t shift, std::int8_t* to) {
+// The codes minus their bias, a pixel's channels up to whole quads.
+void subtract_bias(const PixelRun& run, std::int32_t bias, std::int8_t* to) {
   const std::int64_t quads = (run.channels + kQuad - 1) / kQuad;
   if (run.step == run.channels && run.channels % kQuad == 0) {
-    shift_bytes(run.code, run.count * run.channels, shift, to);
+    subtract_bias(run.code, run.count * run.channels, bias, to);
   } else if (run.channels % kLanes == 0) {
-    shift_sixteens(run, shift, to);
+    subtract_bias_of_sixteens(run, bias, to);
   } else {
     for (std::int64_t pixel = 0; pixel < run.count; ++pixel) {
       const std::uint8_t* from = run.code + pixel * run.step;
       for (std::int64_t quad = 0; quad < quads; ++quad, to += kQuad) {
-        store(to, quad_of(from + quad * kQuad, run.channels - quad * kQuad, shift));
+        store(to, quad_of(from + quad * kQuad, run.channels - quad * kQuad, bias));
       }
     }
   }
@@ -159,19 +160,19 @@ void shift_pixels(const PixelRun& run, std::int32_t shift, std::int8_t* to) {
   }
 }
 
-// `kCols` pixels, every channel: to[channel · plane .. + kCols) = the channel of each pixel.
+// `kCols` pixels, every channel: to[channel · plane_bytes .. + kCols) = the channel of each pixel.
 template <std::size_t kCols>
 LOWTIDE_SIMD void transpose_columns(const std::uint8_t* from, std::int64_t step, std::int64_t channels,
-                                    std::int32_t shift, std::int8_t* to, std::int64_t plane) {
-  const Bytes16 shifts = Bytes16{} + static_cast<std::uint8_t>(shift);
+                                    std::int32_t bias, std::int8_t* to, std::int64_t plane_bytes) {
+  const Bytes16 biases = Bytes16{} + static_cast<std::uint8_t>(bias);
   for (std::int64_t channel = 0; channel < channels; channel += kLanes) {
     std::array<Bytes16, 16> block{};
     for (std::size_t i = 0; i < kCols; ++i) {
-      block[i] = load<Bytes16>(from + static_cast<std::int64_t>(i) * step + channel) - shifts;
+      block[i] = load<Bytes16>(from + static_cast<std::int64_t>(i) * step + channel) - biases;
     }
     transpose_bytes(block);
     for (std::size_t i = 0; i < 16; ++i) {
-      std::memcpy(to + (channel + static_cast<std::int64_t>(i)) * plane, &block[i], kCols);
+      std::memcpy(to + (channel + static_cast<std::int64_t>(i)) * plane_bytes, &block[i], kCols);
     }
   }
 }
@@ -187,8 +188,8 @@ void pack_plane_row(const Plan& plan, const PlanarLayout& layout, const ImageCod
     std::int64_t col = 0;
     const auto whole_blocks = [&]<std::int64_t kCols>() {
       for (; col + kCols <= columns.count; col += kCols) {
-        transpose_columns<kCols>(from + col * step, step, image.channels, image.shift, to + col,
-                                 layout.plane());
+        transpose_columns<kCols>(from + col * step, step, image.channels, image.code_bias, to + col,
+                                 layout.plane_bytes());
       }
     };
     if (image.channels % kLanes == 0) {
@@ -198,8 +199,8 @@ void pack_plane_row(const Plan& plan, const PlanarLayout& layout, const ImageCod
     }
     for (; col < columns.count; ++col) {
       for (std::int64_t channel = 0; channel < image.channels; ++channel) {
-        to[channel * layout.plane() + col] =
-            static_cast<std::int8_t>(from[col * step + channel] - image.shift);
+        to[channel * layout.plane_bytes() + col] =
+            static_cast<std::int8_t>(from[col * step + channel] - image.code_bias);
       }
     }
   }
@@ -229,20 +230,21 @@ void pack_column_quad(const std::uint8_t* from, std::int64_t pixel_step, std::in
 
 }  // namespace
 
-LOWTIDE_SIMD void shift_bytes(const std::uint8_t* from, std::int64_t n, std::int32_t shift, std::int8_t* to) {
-  const auto off = static_cast<std::uint8_t>(shift);
+LOWTIDE_SIMD void subtract_bias(const std::uint8_t* from, std::int64_t n, std::int32_t bias,
+                                std::int8_t* to) {
+  const auto off = static_cast<std::uint8_t>(bias);
   for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<std::int8_t>(from[i] - off);
 }
 
 void pack_quads(const Plan& plan, const ImageCodes& image, std::int64_t first, std::int64_t rows,
                 std::int8_t* packed) {
   const std::int64_t quads = (image.channels + kQuad - 1) / kQuad;
-  const std::int64_t row_bytes = plan.pitch() * kQuad, plane = rows * row_bytes;
-  std::memset(packed, 0, static_cast<std::size_t>(quads * plane));
+  const std::int64_t row_bytes = plan.pitch() * kQuad, quad_step = rows * row_bytes;
+  std::memset(packed, 0, static_cast<std::size_t>(quads * quad_step));
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t source = first + row - plan.top;
     if (source < 0 || source >= plan.source_rows) continue;
-    pack_quad_row(plan, image, image.code + source * plan.source_cols * image.pixel_step, plane,
+    pack_quad_row(plan, image, image.code + source * plan.source_cols * image.pixel_step, quad_step,
                   packed + row * row_bytes);
   }
 }
@@ -258,9 +260,9 @@ void pack_pixels(const Plan& plan, const ImageCodes& image, std::int64_t first, 
     for (std::int64_t remainder = 0; remainder < plan.column_split; ++remainder) {
       const SplitColumns columns =
           split_columns(columns_within(plan), plan.left, plan.column_split, plan.split_width(), remainder);
-      shift_pixels({from + columns.source * image.pixel_step, plan.column_split * image.pixel_step,
-                    columns.count, image.channels},
-                   image.shift, packed + row * row_bytes + columns.packed * pixel);
+      subtract_bias({from + columns.source * image.pixel_step, plan.column_split * image.pixel_step,
+                     columns.count, image.channels},
+                    image.code_bias, packed + row * row_bytes + columns.packed * pixel);
     }
   }
 }
@@ -271,7 +273,7 @@ PlanarLayout::PlanarLayout(const Plan& plan, std::int64_t kernel_cols, std::int6
       width(std::max(plan.split_width(), (kernel_cols - 1) / plan.column_split + kQuad * quads)) {}
 
 void pack_planes(const Plan& plan, const PlanarLayout& layout, const ImageCodes& image, std::int8_t* packed) {
-  std::memset(packed, 0, static_cast<std::size_t>(image.channels * layout.plane()));
+  std::memset(packed, 0, static_cast<std::size_t>(image.channels * layout.plane_bytes()));
   for (std::int64_t row = 0; row < layout.rows; ++row) {
     const std::int64_t source = row - plan.top;
     if (source < 0 || source >= plan.source_rows) continue;
@@ -293,20 +295,20 @@ void pack_columns(const ImageCodes& image, std::int64_t rows, std::int64_t cols,
   }
 }
 
-LOWTIDE_SIMD void sum_taps(const std::int32_t* sums, const std::int32_t* taps, std::size_t count,
-                           std::int64_t pixels, std::int32_t* box) {
+LOWTIDE_SIMD void window_sums(const std::int32_t* sums, const std::int32_t* taps, std::size_t count,
+                              std::int64_t pixels, std::int32_t* window_sum) {
   const std::int64_t whole = pixels / kSimdLanes * kSimdLanes;
   for (std::int64_t pixel = 0; pixel < whole; pixel += kSimdLanes) {
     Ints total{};
     for (std::size_t tap = 0; tap < count; ++tap) {
       total += LOWTIDE_LOAD(Ints, sums + taps[tap] + pixel);
     }
-    LOWTIDE_STORE(box + pixel, total);
+    LOWTIDE_STORE(window_sum + pixel, total);
   }
-  std::fill(box + whole, box + pixels, 0);
+  std::fill(window_sum + whole, window_sum + pixels, 0);
   for (std::size_t tap = 0; tap < count; ++tap) {
     const std::int32_t* from = sums + taps[tap];
-    for (std::int64_t pixel = whole; pixel < pixels; ++pixel) box[pixel] += from[pixel];
+    for (std::int64_t pixel = whole; pixel < pixels; ++pixel) window_sum[pixel] += from[pixel];
   }
 }
 

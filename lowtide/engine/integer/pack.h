@@ -10,19 +10,19 @@
 
 namespace lowtide::integer {
 
-// Some channels of one image, or of a stretch of its rows.
+// Some channels of one image, or of a band of its rows.
 struct ImageCodes {
   const std::uint8_t* code = nullptr;  // of the first channel wanted, at row 0, column 0
   std::int64_t channels = 0;           // wanted
   std::int64_t pixel_step = 0;         // bytes from a pixel to the next: all channels of the image
-  std::int32_t shift = 0;              // taken off each code where signed bytes are made
+  std::int32_t code_bias = 0;          // taken off each code where signed bytes are made
 };
 
-// n codes less their shift.
-void shift_bytes(const std::uint8_t* from, std::int64_t n, std::int32_t shift, std::int8_t* to);
+// n codes minus their bias.
+void subtract_bias(const std::uint8_t* from, std::int64_t n, std::int32_t bias, std::int8_t* to);
 
 // Packed rows [first, first + rows) of the plan as signed bytes, [quad][row][column][4], zeros in the margin and
-// in channels beyond the last. A plane holds rows · plan.pitch() pixels.
+// in channels beyond the last. A quad has rows · plan.pitch() pixels.
 void pack_quads(const Plan& plan, const ImageCodes& image, std::int64_t first, std::int64_t rows,
                 std::int8_t* packed);
 
@@ -39,7 +39,7 @@ struct PlanarLayout {
   // Room for `quads` whole quads of output columns after the farthest tap.
   PlanarLayout(const Plan& plan, std::int64_t kernel_cols, std::int64_t quads);
   std::int64_t pitch() const { return split * width; }
-  std::int64_t plane() const { return rows * pitch(); }
+  std::int64_t plane_bytes() const { return rows * pitch(); }
   std::int64_t column(std::int64_t col) const { return col % split * width + col / split; }
 };
 void pack_planes(const Plan& plan, const PlanarLayout& layout, const ImageCodes& image, std::int8_t* packed);
@@ -49,8 +49,8 @@ void pack_planes(const Plan& plan, const PlanarLayout& layout, const ImageCodes&
 void pack_columns(const ImageCodes& image, std::int64_t rows, std::int64_t cols, std::int64_t vectors,
                   std::uint8_t* packed);
 
-// box[pixel] = Σ_tap sums[tap + pixel]
-void sum_taps(const std::int32_t* sums, const std::int32_t* taps, std::size_t count, std::int64_t pixels,
-              std::int32_t* box);
+// window_sum[pixel] = Σ_tap sums[tap + pixel]
+void window_sums(const std::int32_t* sums, const std::int32_t* taps, std::size_t count, std::int64_t pixels,
+                 std::int32_t* window_sum);
 
 }  // namespace lowtide::integer

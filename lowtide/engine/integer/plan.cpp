@@ -5,13 +5,13 @@
 namespace lowtide::integer {
 namespace {
 
-// Along one dimension: the class of each output and, by class, which kernel positions are valid.
+// Along one dimension: the class of each output and, by class, which taps are valid.
 struct Classes {
   std::vector<int> of;
   std::vector<std::vector<bool>> valid;
 };
 
-// `offset[k]` is where kernel position k reads relative to output i · step; positions without one are not used.
+// `offset[k]` is where tap k reads relative to output i · step; only taps that are `used` count.
 Classes classify(std::int64_t outputs, std::int64_t step, const std::vector<std::int64_t>& offset,
                  const std::vector<bool>& used, std::int64_t margin, std::int64_t source) {
   Classes classes;
@@ -33,10 +33,10 @@ Classes classify(std::int64_t outputs, std::int64_t step, const std::vector<std:
   return classes;
 }
 
-// Along one dimension of an input gradient: output i = first + stride · t reads error t + shift[k] from the
-// kernel positions k that divide evenly.
+// Along one dimension of an input gradient: output i = first + stride · t reads error t + offset[k] from the
+// taps k that divide evenly.
 struct Dilation {
-  std::vector<std::int64_t> shift;
+  std::vector<std::int64_t> offset;
   std::vector<bool> used;
 };
 
@@ -46,7 +46,7 @@ Dilation dilation(std::int64_t first, std::int64_t stride, std::int64_t padding,
     const std::int64_t distance = first + padding - k;
     const bool even = distance % stride == 0;
     result.used.push_back(even);
-    result.shift.push_back(even ? distance / stride : 0);
+    result.offset.push_back(even ? distance / stride : 0);
   }
   return result;
 }
@@ -55,10 +55,10 @@ struct Extent {
   std::int64_t lowest = 0, end = 0;  // of what is read, relative to the source
 
   void include(const Dilation& d, std::int64_t outputs) {
-    for (std::size_t k = 0; k < d.shift.size(); ++k) {
+    for (std::size_t k = 0; k < d.offset.size(); ++k) {
       if (!d.used[k] || outputs == 0) continue;
-      lowest = std::min(lowest, d.shift[k]);
-      end = std::max(end, outputs + d.shift[k]);
+      lowest = std::min(lowest, d.offset[k]);
+      end = std::max(end, outputs + d.offset[k]);
     }
   }
 };
@@ -85,8 +85,8 @@ std::int64_t phase_length(std::int64_t size, std::int64_t first, std::int64_t st
   return first < size ? (size - first + stride - 1) / stride : 0;
 }
 
-void shift_by(Dilation& d, std::int64_t margin) {
-  for (std::size_t k = 0; k < d.shift.size(); ++k) d.shift[k] += margin;
+void add_margin(Dilation& d, std::int64_t margin) {
+  for (std::size_t k = 0; k < d.offset.size(); ++k) d.offset[k] += margin;
 }
 
 }  // namespace
@@ -97,12 +97,12 @@ std::int64_t Plan::rows_of_longest_phase() const {
   return rows;
 }
 
-std::int64_t Plan::tap_reach() const {
-  std::int64_t reach = 1;
+std::int64_t Plan::window_rows() const {
+  std::int64_t rows = 1;
   for (const Phase& phase : phases) {
-    for (const Tap& tap : phase.taps) reach = std::max(reach, tap.row + 1);
+    for (const Tap& tap : phase.taps) rows = std::max(rows, tap.row + 1);
   }
-  return reach;
+  return rows;
 }
 
 Plan output_plan(const ConvShape& shape) {
@@ -157,8 +157,8 @@ Plan input_gradient_plan(const ConvShape& shape) {
   plan.left = -cols_read.lowest;
   plan.packed_rows = rows_read.end + plan.top;
   plan.packed_cols = cols_read.end + plan.left;
-  for (Dilation& d : by_row) shift_by(d, plan.top);
-  for (Dilation& d : by_col) shift_by(d, plan.left);
+  for (Dilation& d : by_row) add_margin(d, plan.top);
+  for (Dilation& d : by_col) add_margin(d, plan.left);
   for (std::int64_t a = 0; a < shape.stride[0]; ++a) {
     for (std::int64_t b = 0; b < shape.stride[1]; ++b) {
       const Dilation& rows = by_row[static_cast<std::size_t>(a)];
@@ -169,16 +169,16 @@ Plan input_gradient_plan(const ConvShape& shape) {
       phase.rows = phase_length(plan.out_rows, a, shape.stride[0]);
       phase.cols = phase_length(plan.out_cols, b, shape.stride[1]);
       if (phase.rows == 0 || phase.cols == 0) continue;
-      // Kernel and error run against each other: from the last position on, taps read one pixel after another.
-      for (std::size_t ky = rows.shift.size(); ky-- > 0;) {
-        for (std::size_t kx = cols.shift.size(); kx-- > 0;) {
+      // Kernel and error run against each other: from the last tap on, they read one pixel after another.
+      for (std::size_t ky = rows.offset.size(); ky-- > 0;) {
+        for (std::size_t kx = cols.offset.size(); kx-- > 0;) {
           if (!rows.used[ky] || !cols.used[kx]) continue;
-          phase.taps.push_back(
-              {static_cast<std::int64_t>(ky), static_cast<std::int64_t>(kx), rows.shift[ky], cols.shift[kx]});
+          phase.taps.push_back({static_cast<std::int64_t>(ky), static_cast<std::int64_t>(kx), rows.offset[ky],
+                                cols.offset[kx]});
         }
       }
-      set_classes(phase, classify(phase.rows, 1, rows.shift, rows.used, plan.top, plan.source_rows),
-                  classify(phase.cols, 1, cols.shift, cols.used, plan.left, plan.source_cols));
+      set_classes(phase, classify(phase.rows, 1, rows.offset, rows.used, plan.top, plan.source_rows),
+                  classify(phase.cols, 1, cols.offset, cols.used, plan.left, plan.source_cols));
       plan.phases.push_back(std::move(phase));
     }
   }

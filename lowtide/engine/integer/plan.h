@@ -7,7 +7,8 @@
 
 namespace lowtide::integer {
 
-// One position of the kernel, and where it reads in the packed image relative to where an output pixel stands.
+// A tap is one element of the kernel: its row and column there, and where it reads in the packed image, relative to the
+// output pixel.
 struct Tap {
   std::int64_t kernel_row = 0, kernel_col = 0;
   std::int64_t row = 0, col = 0;
@@ -56,7 +57,7 @@ struct Plan {
     return col % column_split * split_width() + col / column_split;
   }
   std::int64_t rows_of_longest_phase() const;
-  std::int64_t tap_reach() const;  // packed rows that one output row reads, from its first to its last
+  std::int64_t window_rows() const;  // packed rows that one output row reads, from its first to its last
 };
 
 Plan output_plan(const ConvShape& shape);

@@ -21,14 +21,14 @@ struct Result {
 void multiply_rows(const Side& left, const RightOperand& right, std::int64_t first, std::int64_t rows,
                    std::int64_t from, const Result& result, const TileKernels& tiles) {
   thread_local Scratch<std::int8_t> packed_memory;
-  thread_local Scratch<std::int32_t> sum_memory, box_memory;
+  thread_local Scratch<std::int32_t> sum_memory, window_memory;
   const std::int64_t quads = quads_for(right.terms());
   std::int8_t* packed = packed_memory.at_least(quads * rows * kQuad);
   std::int32_t* sum = sum_memory.at_least(rows * kMostVectors * kLanes);
-  std::int32_t* box = box_memory.at_least(rows);
+  std::int32_t* window_sum = window_memory.at_least(rows);
   const PixelLayout layout = tiles.layout(quads, rows);
   pack_left(left, first, rows, from, from + right.terms(), layout, packed);
-  tiles.channel_sums(packed, quads, layout, rows, box);
+  tiles.channel_sums(packed, quads, layout, rows, window_sum);
   if (result.constant != nullptr) {
     for (std::int64_t row = first; row < first + rows; ++row) {
       std::copy_n(result.constant, right.columns(), result.y + row * result.row_step);
@@ -36,11 +36,11 @@ void multiply_rows(const Side& left, const RightOperand& right, std::int64_t fir
   }
   const bool adds = result.adds || result.constant != nullptr;
   const std::int32_t here = 0;
-  for (const Block& block : right.blocks()) {
+  for (const VectorBlock& block : right.blocks()) {
     tiles.dot_row({packed, right.packed(block), &here, 1, quads, layout, sum, rows}, block.vectors);
     for (std::int64_t row = 0; row < rows; ++row) {
       right.finish_row(block, sum + row * block.vectors * kLanes,
-                       RowTerms(left.at(first + row), box[row], right.terms()),
+                       RowTerms(left.at(first + row), window_sum[row], right.terms()),
                        {result.y + (first + row) * result.row_step, result.column_step, adds});
     }
   }
@@ -60,12 +60,12 @@ void multiply(const Side& left, const RightOperand& right, std::int64_t from, co
   });
 }
 
-// A sum longer than kMostTerms is cut into stretches.
+// A sum longer than kMostTerms is cut into chunks.
 void multiply_all(const Side& left, const Side& right, bool terms_scaled, std::int64_t terms, Result result,
                   const TileKernels& tiles) {
-  const std::int64_t stretches = (terms + kMostTerms - 1) / kMostTerms;
-  for (std::int64_t stretch = 0; stretch < stretches; ++stretch) {
-    const std::int64_t from = terms * stretch / stretches, to = terms * (stretch + 1) / stretches;
+  const std::int64_t chunks = (terms + kMostTerms - 1) / kMostTerms;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const std::int64_t from = terms * chunk / chunks, to = terms * (chunk + 1) / chunks;
     const auto operand = make_right_operand(right, terms_scaled, from, to);
     multiply(left, *operand, from, result, tiles);
     result.adds = true;
@@ -139,7 +139,7 @@ at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& s
   at::Tensor y = at::empty(sizes, a.scale.options());
   const bool left_varies = scale_varies_along_sum(a, shape.transpose_a);
   const bool right_varies = scale_varies_along_sum(b, !shape.transpose_b);
-  // Scales are folded where both change, or where the right operand has so few columns that their planes are soon packed.
+  // Scales are folded where both change, or where the right operand has so few columns that their limbs are soon packed.
   const bool few_columns = b.scale.numel() == 1 && !shape.transpose_b && 2 * columns <= rows;
   const bool folds = left_varies && (right_varies || few_columns);
   const auto one = [&](std::int64_t index) {

@@ -16,22 +16,22 @@ bool has(const PositionRun& run, std::int64_t position) {
   return into >= 0 && into % run.step == 0 && into / run.step < run.count;
 }
 
-// The positions along one dimension that the tap at kernel position k meets.
-PositionRun met_by(std::int64_t k, const ConvShape& shape, std::size_t dimension, Met met) {
+// The positions along one dimension that kernel row or column k covers.
+PositionRun covered_by(std::int64_t k, const ConvShape& shape, std::size_t dimension, Covered covered) {
   const std::int64_t stride = shape.stride[dimension], padding = shape.padding[dimension];
   const std::int64_t output = dimension == 0 ? shape.output_height() : shape.output_width();
   const std::int64_t first = (std::max<std::int64_t>(0, padding - k) + stride - 1) / stride;
   const std::int64_t room = shape.input[2 + dimension] - 1 + padding - k;
   const std::int64_t last = room < 0 ? first : std::min(output, room / stride + 1);
   const std::int64_t count = std::max<std::int64_t>(0, last - first);
-  return met == Met::kOutputs ? PositionRun{first, 1, count}
-                              : PositionRun{first * stride + k - padding, stride, count};
+  return covered == Covered::kOutputs ? PositionRun{first, 1, count}
+                                      : PositionRun{first * stride + k - padding, stride, count};
 }
 
-std::vector<PositionRun> met_by_taps(const ConvShape& shape, std::size_t dimension, Met met) {
+std::vector<PositionRun> coverage(const ConvShape& shape, std::size_t dimension, Covered covered) {
   std::vector<PositionRun> runs;
   for (std::int64_t k = 0; k < shape.weight[2 + dimension]; ++k) {
-    runs.push_back(met_by(k, shape, dimension, met));
+    runs.push_back(covered_by(k, shape, dimension, covered));
   }
   return runs;
 }
@@ -49,16 +49,16 @@ void append(std::int64_t position, std::int64_t most, std::vector<PositionRun>& 
   runs.push_back({position, 1, 1});
 }
 
-// The largest first: when the turn of the few positions at the edges comes, they are in the cache.
+// The largest class first: it brings the few positions at the edges into the cache too.
 std::vector<PositionClass> classes_of(std::int64_t size, const std::vector<PositionRun>& taps,
                                       std::int64_t longest_run) {
   std::vector<PositionClass> classes;
   for (std::int64_t position = 0; position < size; ++position) {
-    std::vector<bool> met_by(taps.size());
-    for (std::size_t k = 0; k < taps.size(); ++k) met_by[k] = has(taps[k], position);
-    if (std::ranges::find(met_by, true) == met_by.end()) continue;
-    auto known = std::ranges::find(classes, met_by, &PositionClass::met_by);
-    if (known == classes.end()) known = classes.insert(known, {std::move(met_by), {}});
+    std::vector<bool> covered_by(taps.size());
+    for (std::size_t k = 0; k < taps.size(); ++k) covered_by[k] = has(taps[k], position);
+    if (std::ranges::find(covered_by, true) == covered_by.end()) continue;
+    auto known = std::ranges::find(classes, covered_by, &PositionClass::covered_by);
+    if (known == classes.end()) known = classes.insert(known, {std::move(covered_by), {}});
     append(position, longest_run, known->runs);
   }
   std::ranges::sort(classes, std::greater<>(), [](const PositionClass& c) { return c.runs.front().count; });
@@ -100,26 +100,26 @@ LOWTIDE_SIMD void add_pixels(const Pixels& of, std::int64_t channels, std::int64
 
 }  // namespace
 
-std::vector<std::int64_t> met_positions(const ConvShape& shape) {
+std::vector<std::int64_t> covered_pixels(const ConvShape& shape) {
   std::vector<std::int64_t> counts;
-  for (const PositionRun& rows : met_by_taps(shape, 0, Met::kOutputs)) {
-    for (const PositionRun& cols : met_by_taps(shape, 1, Met::kOutputs)) {
+  for (const PositionRun& rows : coverage(shape, 0, Covered::kOutputs)) {
+    for (const PositionRun& cols : coverage(shape, 1, Covered::kOutputs)) {
       counts.push_back(shape.input[0] * rows.count * cols.count);
     }
   }
   return counts;
 }
 
-TapSums::TapSums(const Quantized& q, const ConvShape& shape, Met met)
+TapSums::TapSums(const Quantized& q, const ConvShape& shape, Covered covered)
     : code_(q.code.data_ptr<std::uint8_t>()),
       items_(q.code.size(0)),
       channels_(q.code.size(1)),
       row_codes_(q.code.size(3) * channels_),
       image_codes_(q.code.size(2) * row_codes_),
-      met_by_rows_(met_by_taps(shape, 0, met)),
-      met_by_cols_(met_by_taps(shape, 1, met)),
-      rows_(classes_of(q.code.size(2), met_by_rows_, std::max<std::int64_t>(1, kSummedCodes / row_codes_))),
-      cols_(classes_of(q.code.size(3), met_by_cols_, std::max<std::int64_t>(1, kSummedCodes / channels_))),
+      row_coverage_(coverage(shape, 0, covered)),
+      col_coverage_(coverage(shape, 1, covered)),
+      rows_(classes_of(q.code.size(2), row_coverage_, std::max<std::int64_t>(1, kSummedCodes / row_codes_))),
+      cols_(classes_of(q.code.size(3), col_coverage_, std::max<std::int64_t>(1, kSummedCodes / channels_))),
       sums_(static_cast<std::int64_t>(rows_.size() * cols_.size()) * channels_) {}
 
 void TapSums::Part::add_image(std::int64_t item) {
@@ -151,15 +151,15 @@ void TapSums::add_all() {
 
 std::vector<std::int64_t> TapSums::by_tap() const {
   std::vector<std::int64_t> result;
-  for (std::size_t kernel_row = 0; kernel_row < met_by_rows_.size(); ++kernel_row) {
-    for (std::size_t kernel_col = 0; kernel_col < met_by_cols_.size(); ++kernel_col) {
+  for (std::size_t kernel_row = 0; kernel_row < row_coverage_.size(); ++kernel_row) {
+    for (std::size_t kernel_col = 0; kernel_col < col_coverage_.size(); ++kernel_col) {
       result.resize(result.size() + static_cast<std::size_t>(channels_));
       std::int64_t* to = result.data() + result.size() - channels_;
       const std::int64_t* sum = sums_.get();
       for (const PositionClass& rows : rows_) {
         for (const PositionClass& cols : cols_) {
-          const bool met = rows.met_by[kernel_row] && cols.met_by[kernel_col];
-          for (std::int64_t c = 0; met && c < channels_; ++c) to[c] += sum[c];
+          const bool covered = rows.covered_by[kernel_row] && cols.covered_by[kernel_col];
+          for (std::int64_t c = 0; covered && c < channels_; ++c) to[c] += sum[c];
           sum += channels_;
         }
       }

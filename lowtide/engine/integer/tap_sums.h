@@ -8,28 +8,29 @@
 
 namespace lowtide::integer {
 
-// What a weight gradient's taps meet: the positions of the image that a tap falls onto, or the outputs at which it does.
-enum class Met { kInputs, kOutputs };
+// In a weight gradient, a tap covers the input pixels that it reads, and the output pixels at which it reads one rather than
+// padding. Which of the two are meant:
+enum class Covered { kInputs, kOutputs };
 
 // Positions along one dimension: `count` of them from `first` on, `step` apart.
 struct PositionRun {
   std::int64_t first, step, count;
 };
 
-// How many positions each tap meets in all images, [kernel position].
-std::vector<std::int64_t> met_positions(const ConvShape& shape);
+// How many pixels each tap covers in all images, [tap].
+std::vector<std::int64_t> covered_pixels(const ConvShape& shape);
 
-// Positions that the same taps meet. Away from the edges nearly all are in one class.
+// Positions that are covered by the same taps. Away from the edges nearly all are in one class.
 struct PositionClass {
-  std::vector<bool> met_by;  // each tap
+  std::vector<bool> covered_by;  // each tap
   std::vector<PositionRun> runs;
 };
 
-// Σ q over the positions that each tap meets, of the codes of the input or of the error. Images are added one by one, by
-// whoever has them in a cache.
+// Σ q over the pixels that each tap covers, of the codes of the input or of the error. Images are added one by one, by the
+// thread that has them in its cache.
 class TapSums {
  public:
-  TapSums(const Quantized& q, const ConvShape& shape, Met met);
+  TapSums(const Quantized& q, const ConvShape& shape, Covered covered);
   TapSums(const TapSums&) = delete;
   TapSums& operator=(const TapSums&) = delete;
 
@@ -50,13 +51,13 @@ class TapSums {
   // All images, on all threads.
   void add_all();
 
-  // When every image was added: [kernel position][channel].
+  // When every image was added: [tap][channel].
   std::vector<std::int64_t> by_tap() const;
 
  private:
   const std::uint8_t* const code_;
   const std::int64_t items_, channels_, row_codes_, image_codes_;
-  const std::vector<PositionRun> met_by_rows_, met_by_cols_;  // each row and column of the kernel
+  const std::vector<PositionRun> row_coverage_, col_coverage_;  // each row and column of the kernel
   const std::vector<PositionClass> rows_, cols_;
   WideSums sums_;  // [row class][column class][channel]
 };

@@ -9,7 +9,7 @@
 // The innermost loops of the integer engine, on plain memory, one set for each instruction set. All are
 // sums of four products of bytes, unsigned times signed: sixteen sums side by side in a "vector", each
 // over a "quad" of four neighbours along the dimension that is summed. On VNNI a quad is one instruction. A matrix unit
-// (AMX) takes sixteen pixels and sixteen quads of each at once: it wants a pixel's quads beside each other.
+// (AMX) takes sixteen pixels and sixteen quads of each at once: there a pixel's quads are neighbours in memory.
 
 namespace lowtide::integer {
 
@@ -18,19 +18,18 @@ inline constexpr int kQuad = 4;
 inline constexpr int kVectorBytes = kLanes * kQuad;
 inline constexpr int kMostVectors = 4;  // a kernel works on at most this many vectors at once
 
-// Memory to be fetched while a row's sums are taken, some at every tile: products and memory work at the same time, and
-// neither waits long for the other.
-struct Ahead {
-  const float* out = nullptr;     // where the row's results will be written
-  const float* beside = nullptr;  // what will be read with them, laid out alike; or null
-  std::int64_t step = 0;          // floats from a pixel to the next
-  std::int64_t floats = 0;        // of a pixel; 0: nothing is fetched
+// Memory to prefetch while a row is summed, some for every tile: the multipliers and the memory then work at the same time.
+struct Prefetch {
+  const float* write = nullptr;  // where the row's results will be written
+  const float* read = nullptr;   // what will be read with them, laid out alike; or null
+  std::int64_t step = 0;         // floats from a pixel to the next
+  std::int64_t floats = 0;       // of a pixel; 0: nothing is fetched
 };
 
 // How packed pixels lie in memory: quad by quad, 4 bytes apart; or whole, each with all its quads.
 struct PixelLayout {
-  std::int64_t pixel = kQuad;  // bytes from one pixel to the next
-  std::int64_t plane = kQuad;  // bytes from one quad to the next
+  std::int64_t pixel_step = kQuad;  // bytes from one pixel to the next
+  std::int64_t quad_step = kQuad;   // bytes from one quad to the next
 };
 
 // One row of output pixels of a convolution, or rows of a matrix product.
@@ -44,39 +43,39 @@ struct DotRow {
   PixelLayout layout;
   std::int32_t* sum = nullptr;  // out: [pixel][vectors · 16]
   std::int64_t pixels = 0;
-  int run = 1;  // taps whose pixels lie beside each other, one run after another
-  Ahead ahead{};
+  int run = 1;  // neighbouring taps that read neighbouring pixels; all runs have this length
+  Prefetch prefetch{};
 };
 
-// One row of output pixels where each input channel has a scale of its own, over planes of one channel each.
-//   sum[pixel][lane] = Σ_channel scale[channel] · Σ_tap dot(weight[channel][tap][lane], input at channel·plane + tap + pixel)
+// One row of output pixels where each input channel has a scale of its own, over channel planes.
+//   sum[pixel][lane] = Σ_channel scale[channel] · Σ_tap dot(weight[channel][tap][lane], input at channel·channel_step + tap + pixel)
 struct ScaledRow {
   const std::int8_t* input = nullptr;    // of the first pixel; pixels lie 1 byte apart
   const std::uint8_t* weight = nullptr;  // [channel][tap][vectors][16][4]
   const std::int32_t* tap = nullptr;     // bytes from `input`: a quad of neighbouring columns each
   int taps = 0;
   std::int64_t channels = 0;
-  std::int64_t plane = 0;
-  const float* scale = nullptr;  // by channel
-  float* sum = nullptr;          // out: [pixel][vectors · 16]
+  std::int64_t channel_step = 0;  // bytes from a channel's plane to the next
+  const float* scale = nullptr;   // by channel
+  float* sum = nullptr;           // out: [pixel][vectors · 16]
   std::int64_t pixels = 0;
-  Ahead ahead{};
+  Prefetch prefetch{};
 };
 
-// A tile of a convolution's weight gradient: `streams` shifted views of the input against the same error.
+// A tile of a convolution's weight gradient: `streams` views of the input, each at other columns, against the same error.
 //   sum[stream][lane] += Σ_row Σ_quad dot(error[row][quad][lane], stream at row·pitch + 4·quad)
 struct GradientTile {
   const std::int8_t* const* stream = nullptr;  // first byte of each base stream
-  int streams = 0;                             // base streams; 1 .. most_streams(vectors, shifts)
-  int shifts = 1;                              // 1 or 3: each base stream is used at 0 .. shifts - 1 bytes on
-  const std::uint8_t* error = nullptr;         // [row][quad][vectors][16][4]
+  int streams = 0;                             // base streams; 1 .. most_streams(vectors, offsets)
+  int offsets = 1;                      // 1 or 3: each base stream is used at 0 .. offsets - 1 bytes on
+  const std::uint8_t* error = nullptr;  // [row][quad][vectors][16][4]
   std::int64_t rows = 0, quads = 0;
   std::int64_t pitch = 0;        // bytes from a row of a stream to the next
   std::int64_t error_pitch = 0;  // bytes from a row of the error to the next
-  std::int32_t* sum = nullptr;   // in and out: [stream][shift][vectors · 16]
+  std::int32_t* sum = nullptr;   // in and out: [stream][offset][vectors · 16]
 };
 
-// Planes of a weight gradient's error, a channel each, against its input as lanes: see matrix_weight_gradient.cpp.
+// Channel planes of a weight gradient's error against its input as lanes: see matrix_weight_gradient.cpp.
 //   sum[stream][plane][lane] += Σ_item Σ_quad dot(planes[item][plane][quad], stream[item][quad][lane])
 struct PlaneTile {
   const std::uint8_t* planes = nullptr;  // a quad is four bytes of a plane
@@ -91,17 +90,17 @@ struct PlaneTile {
 };
 inline constexpr int kMostPlaneStreams = 4;
 
-// A row of positions, `step` bytes apart, as lanes: to[quad][vector][16][4], zeros beyond the last position. Vectors are read
-// whole, whatever lies beyond the lanes that are wanted.
+// A row of pixels, `step` bytes apart, as lanes: to[quad of pixels][vector][16][4], zeros after the last pixel. Whole
+// vectors are read, also where fewer lanes are wanted.
 struct LaneRow {
   const std::int8_t* from = nullptr;
-  std::int64_t step = 0, positions = 0, vectors = 0;
+  std::int64_t step = 0, pixels = 0, vectors = 0;
   std::int8_t* to = nullptr;
   std::int32_t* sum = nullptr;  // out: of each lane, [vector][16]
 };
 
 // One pixel of a depthwise convolution's sum over its valid taps, in every channel:
-//   out[c] = scale[c] · (class_sum[c] + Σ_tap x·w) + (box_scale[c] · Σ_tap x + class_value[c])
+//   out[c] = scale[c] · (class_sum[c] + Σ_tap x·w) + (window_scale[c] · Σ_tap x + class_value[c])
 struct DepthwiseTap {
   std::int64_t weight = 0;  // element of the weights at which the tap's channels start
   std::int64_t source = 0;  // byte of the image relative to where the output stands
@@ -117,7 +116,7 @@ struct DepthwisePixel {
 struct DepthwiseWeights {
   const std::int32_t* weight = nullptr;  // each within ±255
   const float* scale = nullptr;
-  const float* box_scale = nullptr;
+  const float* window_scale = nullptr;
   std::int64_t channels = 0;
 };
 
@@ -144,7 +143,7 @@ struct TileKernels {
   void (*dot_row)(const DotRow& row, int vectors);               // 1 to 4 vectors
   void (*scaled_row)(const ScaledRow& row, int vectors);         // 1 or 2
   void (*gradient_tile)(const GradientTile& tile, int vectors);  // 1, 2 or 4
-  int (*most_streams)(int vectors, int shifts);
+  int (*most_streams)(int vectors, int offsets);
   // sum[pixel] = Σ of all bytes of its quads
   void (*channel_sums)(const std::int8_t* input, std::int64_t quads, const PixelLayout& layout,
                        std::int64_t pixels, std::int32_t* sum);

@@ -128,7 +128,7 @@ void dot_pixels(const DotRow& row, std::int64_t first) {
   const std::uint8_t* weight = row.weight;
   for (int tap = 0; tap < row.taps; tap += row.run, weight += quads * kStep) {
     add_products<Signed::kLeft, kVectors>(
-        row.input + row.tap[tap] + first * row.layout.pixel, row.layout.pixel,
+        row.input + row.tap[tap] + first * row.layout.pixel_step, row.layout.pixel_step,
         [&](auto v) { return weight + v * kVectorBytes; }, kStep, quads);
   }
   std::int32_t* sum = row.sum + first * kVectors * kLanes;
@@ -142,7 +142,7 @@ void dot_row_of(const DotRow& row) {
   for (std::int64_t pixel = 0; pixel < row.pixels; pixel += at_once) {
     // The last ones begin earlier rather than be fewer: some are computed twice.
     const std::int64_t first = std::min(pixel, row.pixels - at_once);
-    fetch_pixels(row.ahead, first, at_once);
+    fetch_pixels(row.prefetch, first, at_once);
     dot_pixels<kVectors>(row, first);
   }
 }
@@ -174,13 +174,13 @@ void plane_tile(const PlaneTile& tile) {
   plane_streams<4>(tile);
 }
 
-// Sixteen bytes of each of four positions; zeros from `count` on.
-__m512i four_positions(const std::int8_t* from, std::int64_t step, std::int64_t count) {
-  const auto position = [&](std::int64_t i) {
+// Sixteen bytes of each of four pixels; zeros from `count` on.
+__m512i four_pixels(const std::int8_t* from, std::int64_t step, std::int64_t count) {
+  const auto pixel = [&](std::int64_t i) {
     return i < count ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * step)) : __m128i{};
   };
-  const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(position(0)), position(1), 1);
-  const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(position(2)), position(3), 1);
+  const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(pixel(0)), pixel(1), 1);
+  const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(pixel(2)), pixel(3), 1);
   return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
@@ -193,22 +193,22 @@ alignas(64) constexpr std::array<std::uint8_t, 64> kInterleaved = [] {
 
 void pack_lanes(const LaneRow& row) {
   const __m512i interleaved = _mm512_load_si512(kInterleaved.data()), ones = _mm512_set1_epi8(1);
-  const std::int64_t whole = row.positions / kQuad * kQuad, quad_bytes = row.vectors * kVectorBytes;
+  const std::int64_t whole = row.pixels / kQuad * kQuad, quad_bytes = row.vectors * kVectorBytes;
   for (std::int64_t vector = 0; vector < row.vectors; ++vector) {
     const std::int8_t* from = row.from + vector * kLanes;
     std::int8_t* to = row.to + vector * kVectorBytes;
     __m512i sum = _mm512_setzero_si512();
-    const auto put = [&](__m512i positions) {
-      const __m512i lanes = _mm512_permutexvar_epi8(interleaved, positions);
+    const auto put = [&](__m512i pixels) {
+      const __m512i lanes = _mm512_permutexvar_epi8(interleaved, pixels);
       _mm512_store_si512(to, lanes);
       sum = _mm512_dpbusd_epi32(sum, ones, lanes);
       to += quad_bytes;
     };
     for (std::int64_t i = 0; i < whole; i += kQuad) {
       const std::int8_t* four = from + i * row.step;
-      put(row.step == kLanes ? _mm512_loadu_si512(four) : four_positions(four, row.step, kQuad));
+      put(row.step == kLanes ? _mm512_loadu_si512(four) : four_pixels(four, row.step, kQuad));
     }
-    if (whole < row.positions) put(four_positions(from + whole * row.step, row.step, row.positions - whole));
+    if (whole < row.pixels) put(four_pixels(from + whole * row.step, row.step, row.pixels - whole));
     _mm512_storeu_si512(row.sum + vector * kLanes, sum);
   }
 }
@@ -231,7 +231,7 @@ void sum_sixteen(const std::int8_t* x, std::int64_t quads, std::int64_t step, st
   for (int i = 0; i < 4; ++i, x += 4 * step) {
     part[i] = _mm512_setzero_si512();
     for (std::int64_t quad = 0; quad < quads; quad += kQuad) {
-      part[i] = _mm512_dpbusd_epi32(part[i], ones, four_positions(x + quad * kQuad, step, 4));
+      part[i] = _mm512_dpbusd_epi32(part[i], ones, four_pixels(x + quad * kQuad, step, 4));
     }
   }
   _mm512_storeu_si512(sum, sums_of_fours(part[0], part[1], part[2], part[3]));
@@ -253,7 +253,7 @@ void channel_sums(const std::int8_t* input, std::int64_t quads, const PixelLayou
   std::int64_t pixel = 0;
   if (quads % kQuad == 0) {
     for (; pixel + kLanes <= pixels; pixel += kLanes) {
-      sum_sixteen(input + pixel * layout.pixel, quads, layout.pixel, sum + pixel);
+      sum_sixteen(input + pixel * layout.pixel_step, quads, layout.pixel_step, sum + pixel);
     }
   } else if (quads == 1) {
     for (; pixel + kLanes <= pixels; pixel += kLanes) {
@@ -262,7 +262,7 @@ void channel_sums(const std::int8_t* input, std::int64_t quads, const PixelLayou
                           _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), sixteen));
     }
   }
-  for (; pixel < pixels; ++pixel) sum[pixel] = sum_one(input + pixel * layout.pixel, quads);
+  for (; pixel < pixels; ++pixel) sum[pixel] = sum_one(input + pixel * layout.pixel_step, quads);
 }
 
 }  // namespace

@@ -82,7 +82,8 @@ void matrix_dot_row(const DotRow& row, int vectors) {
     const std::uint8_t* weight = row.weight;
     for (int tap = 0; tap < row.taps; ++tap) {
       for (std::int64_t quad = 0; quad < row.quads; ++quad) {
-        const std::int8_t* x = row.input + row.tap[tap] + quad * row.layout.plane + pixel * row.layout.pixel;
+        const std::int8_t* x =
+            row.input + row.tap[tap] + quad * row.layout.quad_step + pixel * row.layout.pixel_step;
         for (int lane = 0; lane < vectors * kLanes; ++lane, weight += kQuad) sum[lane] += dot(weight, x);
       }
     }
@@ -90,11 +91,11 @@ void matrix_dot_row(const DotRow& row, int vectors) {
 }
 
 void pack_lanes(const LaneRow& row) {
-  const std::int64_t lanes = row.vectors * kLanes, quads = (row.positions + kQuad - 1) / kQuad;
+  const std::int64_t lanes = row.vectors * kLanes, quads = (row.pixels + kQuad - 1) / kQuad;
   for (std::int64_t lane = 0; lane < lanes; ++lane) {
     std::int32_t sum = 0;
     for (std::int64_t i = 0; i < quads * kQuad; ++i) {
-      const std::int8_t x = i < row.positions ? row.from[i * row.step + lane] : std::int8_t{0};
+      const std::int8_t x = i < row.pixels ? row.from[i * row.step + lane] : std::int8_t{0};
       row.to[(i / kQuad * lanes + lane) * kQuad + i % kQuad] = x;
       sum += x;
     }

@@ -39,7 +39,7 @@ void dot_pixels(const DotRow& row, std::int64_t first) {
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) Vectors::add_dot(sum[p][v], w[v], x);
       }
-      input += row.layout.plane;
+      input += row.layout.quad_step;
       weight += kVectorBytes * kVectors;
     }
   }
@@ -51,11 +51,11 @@ void dot_pixels(const DotRow& row, std::int64_t first) {
   }
 }
 
-LOWTIDE_FETCHES inline void fetch_pixels(const Ahead& ahead, std::int64_t first, std::int64_t pixels) {
-  if (ahead.floats == 0) return;
+LOWTIDE_FETCHES inline void fetch_pixels(const Prefetch& prefetch, std::int64_t first, std::int64_t pixels) {
+  if (prefetch.floats == 0) return;
   for (std::int64_t pixel = first; pixel < first + pixels; ++pixel) {
-    fetch<Fetch::kToWrite>(ahead.out + pixel * ahead.step, ahead.floats);
-    if (ahead.beside) fetch<Fetch::kToReadLater>(ahead.beside + pixel * ahead.step, ahead.floats);
+    fetch<Fetch::kToWrite>(prefetch.write + pixel * prefetch.step, prefetch.floats);
+    if (prefetch.read) fetch<Fetch::kToReadLater>(prefetch.read + pixel * prefetch.step, prefetch.floats);
   }
 }
 
@@ -64,10 +64,10 @@ void dot_row_of(const DotRow& row) {
   constexpr int kMost = Vectors::kSums / kVectors >= 8 ? 8 : Vectors::kSums / kVectors >= 4 ? 4 : 2;
   std::int64_t pixel = 0;
   for (; pixel + kMost <= row.pixels; pixel += kMost) {
-    fetch_pixels(row.ahead, pixel, kMost);
+    fetch_pixels(row.prefetch, pixel, kMost);
     dot_pixels<Vectors, kMost, kVectors>(row, pixel);
   }
-  fetch_pixels(row.ahead, pixel, row.pixels - pixel);
+  fetch_pixels(row.prefetch, pixel, row.pixels - pixel);
   if constexpr (kMost >= 8) {
     if (pixel + 4 <= row.pixels) {
       dot_pixels<Vectors, 4, kVectors>(row, pixel);
@@ -101,7 +101,7 @@ void scaled_pixels(const ScaledRow& row, std::int64_t first) {
   }
   const std::uint8_t* weight = row.weight;
   const std::int8_t* input = row.input + first;
-  for (std::int64_t channel = 0; channel < row.channels; ++channel, input += row.plane) {
+  for (std::int64_t channel = 0; channel < row.channels; ++channel, input += row.channel_step) {
     typename Vectors::Sum sum[kPixels][kVectors];
 #pragma GCC unroll 16
     for (int p = 0; p < kPixels; ++p) {
@@ -141,10 +141,10 @@ void scaled_row_of(const ScaledRow& row) {
                                                                : 1;
   std::int64_t pixel = 0;
   for (; pixel + kMost <= row.pixels; pixel += kMost) {
-    fetch_pixels(row.ahead, pixel, kMost);
+    fetch_pixels(row.prefetch, pixel, kMost);
     scaled_pixels<Vectors, kMost, kVectors>(row, pixel);
   }
-  fetch_pixels(row.ahead, pixel, row.pixels - pixel);
+  fetch_pixels(row.prefetch, pixel, row.pixels - pixel);
   if constexpr (kMost >= 8) {
     if (pixel + 4 <= row.pixels) {
       scaled_pixels<Vectors, 4, kVectors>(row, pixel);
@@ -166,15 +166,15 @@ void scaled_row(const ScaledRow& row, int vectors) {
   scaled_row_of<Vectors, 2>(row);
 }
 
-template <typename Vectors, int kStreams, int kShifts, int kVectors>
+template <typename Vectors, int kStreams, int kOffsets, int kVectors>
 void gradient_streams(const GradientTile& tile) {
-  typename Vectors::Sum sum[kStreams][kShifts][kVectors];
+  typename Vectors::Sum sum[kStreams][kOffsets][kVectors];
   const std::int8_t* stream[kStreams];
 #pragma GCC unroll 16
   for (int s = 0; s < kStreams; ++s) {
     stream[s] = tile.stream[s];
 #pragma GCC unroll 4
-    for (int k = 0; k < kShifts; ++k) {
+    for (int k = 0; k < kOffsets; ++k) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sum[s][k][v] = Vectors::zero();
     }
@@ -188,7 +188,7 @@ void gradient_streams(const GradientTile& tile) {
 #pragma GCC unroll 16
       for (int s = 0; s < kStreams; ++s) {
 #pragma GCC unroll 4
-        for (int k = 0; k < kShifts; ++k) {
+        for (int k = 0; k < kOffsets; ++k) {
           const typename Vectors::Quad x = Vectors::broadcast(stream[s] + kQuad * quad + k);
 #pragma GCC unroll 4
           for (int v = 0; v < kVectors; ++v) Vectors::add_dot(sum[s][k][v], e[v], x);
@@ -202,10 +202,10 @@ void gradient_streams(const GradientTile& tile) {
 #pragma GCC unroll 16
   for (int s = 0; s < kStreams; ++s) {
 #pragma GCC unroll 4
-    for (int k = 0; k < kShifts; ++k) {
+    for (int k = 0; k < kOffsets; ++k) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        Vectors::add_to(tile.sum + ((s * kShifts + k) * kVectors + v) * kLanes, sum[s][k][v]);
+        Vectors::add_to(tile.sum + ((s * kOffsets + k) * kVectors + v) * kLanes, sum[s][k][v]);
       }
     }
   }
@@ -213,21 +213,21 @@ void gradient_streams(const GradientTile& tile) {
 
 // Ten pointers is what the general registers hold beside the loops' own.
 template <typename Vectors>
-constexpr int streams_at_once(int vectors, int shifts) {
-  const int fit = Vectors::kSums / (vectors * shifts);
+constexpr int streams_at_once(int vectors, int offsets) {
+  const int fit = Vectors::kSums / (vectors * offsets);
   return fit < 1 ? 1 : fit > 10 ? 10 : fit;
 }
 
 // Finds the instance for a number of streams known only now.
-template <typename Vectors, int kStreams, int kShifts, int kVectors>
+template <typename Vectors, int kStreams, int kOffsets, int kVectors>
 void gradient_tile_of(const GradientTile& tile) {
-  if (tile.streams == kStreams) return gradient_streams<Vectors, kStreams, kShifts, kVectors>(tile);
-  if constexpr (kStreams > 1) gradient_tile_of<Vectors, kStreams - 1, kShifts, kVectors>(tile);
+  if (tile.streams == kStreams) return gradient_streams<Vectors, kStreams, kOffsets, kVectors>(tile);
+  if constexpr (kStreams > 1) gradient_tile_of<Vectors, kStreams - 1, kOffsets, kVectors>(tile);
 }
 
 template <typename Vectors, int kVectors>
 void gradient_tile_of(const GradientTile& tile) {
-  if (tile.shifts == 3)
+  if (tile.offsets == 3)
     return gradient_tile_of<Vectors, streams_at_once<Vectors>(kVectors, 3), 3, kVectors>(tile);
   gradient_tile_of<Vectors, streams_at_once<Vectors>(kVectors, 1), 1, kVectors>(tile);
 }
@@ -243,14 +243,14 @@ void gradient_tile(const GradientTile& tile, int vectors) {
 inline void depthwise_channels(const DepthwisePixel& pixel, const DepthwiseWeights& w, std::int64_t first,
                                std::int64_t last) {
   for (std::int64_t c = first; c < last; ++c) {
-    std::int32_t sum = pixel.class_sum[c], box = 0;
+    std::int32_t sum = pixel.class_sum[c], window_sum = 0;
     for (std::int64_t tap = 0; tap < pixel.count; ++tap) {
       const std::uint8_t x = pixel.source[pixel.taps[tap].source + c];
       sum += x * w.weight[pixel.taps[tap].weight + c];
-      box += x;
+      window_sum += x;
     }
     pixel.out[c] = static_cast<float>(sum) * w.scale[c] +
-                   (static_cast<float>(box) * w.box_scale[c] + pixel.class_value[c]);
+                   (static_cast<float>(window_sum) * w.window_scale[c] + pixel.class_value[c]);
   }
 }
 
@@ -271,7 +271,7 @@ inline void plain_channel_sums(const std::int8_t* input, std::int64_t quads, con
   for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
     std::int32_t total = 0;
     for (std::int64_t quad = 0; quad < quads; ++quad) {
-      const std::int8_t* x = input + quad * layout.plane + layout.pixel * pixel;
+      const std::int8_t* x = input + quad * layout.quad_step + layout.pixel_step * pixel;
       total += x[0] + x[1] + x[2] + x[3];
     }
     sum[pixel] = total;
@@ -292,8 +292,8 @@ inline void plain_depthwise_row(const DepthwiseRow& row) {
 }
 
 template <typename Vectors>
-int most_streams(int vectors, int shifts) {
-  return streams_at_once<Vectors>(vectors, shifts);
+int most_streams(int vectors, int offsets) {
+  return streams_at_once<Vectors>(vectors, offsets);
 }
 
 }  // namespace

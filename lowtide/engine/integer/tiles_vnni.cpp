@@ -73,7 +73,7 @@ void channel_sums(const std::int8_t* input, std::int64_t quads, const PixelLayou
     const __mmask16 mask = left >= kLanes ? 0xffff : static_cast<__mmask16>((1u << left) - 1);
     __m512i total = _mm512_setzero_si512();
     for (std::int64_t quad = 0; quad < quads; ++quad) {
-      const __m512i x = _mm512_maskz_loadu_epi32(mask, input + quad * layout.plane + kQuad * pixel);
+      const __m512i x = _mm512_maskz_loadu_epi32(mask, input + quad * layout.quad_step + kQuad * pixel);
       total = _mm512_dpbusd_epi32(total, ones, x);
     }
     _mm512_mask_storeu_epi32(sum + pixel, mask, total);
@@ -83,17 +83,19 @@ void channel_sums(const std::int8_t* input, std::int64_t quads, const PixelLayou
 void depthwise_pixel(const DepthwisePixel& pixel, const DepthwiseWeights& w) {
   std::int64_t c = 0;
   for (; c + kLanes <= w.channels; c += kLanes) {
-    __m512i sum = _mm512_loadu_si512(pixel.class_sum + c), box = _mm512_setzero_si512();
+    __m512i sum = _mm512_loadu_si512(pixel.class_sum + c), window_sum = _mm512_setzero_si512();
     for (std::int64_t tap = 0; tap < pixel.count; ++tap) {
       const __m512i x = widened(pixel.source + pixel.taps[tap].source + c);
       sum = _mm512_dpwssd_epi32(sum, x, _mm512_loadu_si512(w.weight + pixel.taps[tap].weight + c));
-      box = _mm512_add_epi32(box, x);
+      window_sum = _mm512_add_epi32(window_sum, x);
     }
     // Products and sums rounded one by one, as plain loops have them.
     const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(w.scale + c));
-    const __m512 boxed = _mm512_mul_ps(_mm512_cvtepi32_ps(box), _mm512_loadu_ps(w.box_scale + c));
-    _mm512_storeu_ps(pixel.out + c,
-                     _mm512_add_ps(scaled, _mm512_add_ps(boxed, _mm512_loadu_ps(pixel.class_value + c))));
+    const __m512 window_term =
+        _mm512_mul_ps(_mm512_cvtepi32_ps(window_sum), _mm512_loadu_ps(w.window_scale + c));
+    _mm512_storeu_ps(
+        pixel.out + c,
+        _mm512_add_ps(scaled, _mm512_add_ps(window_term, _mm512_loadu_ps(pixel.class_value + c))));
   }
   depthwise_channels(pixel, w, c, w.channels);
 }

@@ -8,7 +8,7 @@ namespace {
 
 LOWTIDE_SIMD void add_values(const std::uint8_t* code, const Affine& row, std::int64_t n, double* sum) {
   const double scale = row.scale, residual = row.residual;
-  const std::int32_t zero = row.zero;
+  const std::int32_t zero = row.zero_point;
   for (std::int64_t i = 0; i < n; ++i) sum[i] += scale * static_cast<double>(code[i] - zero) + residual;
 }
 
@@ -18,10 +18,10 @@ std::vector<float> weight_class_values(const Phase& phase, const std::uint8_t* c
                                        const std::vector<Affine>& rows, std::int64_t inputs, double factor) {
   const std::int64_t kernel_rows = static_cast<std::int64_t>(phase.row_valid[0].size());
   const std::int64_t kernel_cols = static_cast<std::int64_t>(phase.col_valid[0].size());
-  const std::int64_t places = kernel_rows * kernel_cols, padded = vectors_for(inputs) * kLanes;
-  std::vector<double> sums(static_cast<std::size_t>(places * inputs));  // Σ_o w
+  const std::int64_t taps = kernel_rows * kernel_cols, padded = vectors_for(inputs) * kLanes;
+  std::vector<double> sums(static_cast<std::size_t>(taps * inputs));  // Σ_o w
   for (std::size_t o = 0; o < rows.size(); ++o) {
-    add_values(code + static_cast<std::int64_t>(o) * places * inputs, rows[o], places * inputs, sums.data());
+    add_values(code + static_cast<std::int64_t>(o) * taps * inputs, rows[o], taps * inputs, sums.data());
   }
   std::vector<float> values(phase.classes() * static_cast<std::size_t>(padded));
   float* to = values.data();

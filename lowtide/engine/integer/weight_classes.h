@@ -9,7 +9,7 @@
 namespace lowtide::integer {
 
 // factor · Σ w over all output channels and the valid taps of an input gradient: [class][input channel, whole vectors of
-// them]. `code` is [output channel][kernel position][input channel], a range of `rows` for each output channel.
+// them]. `code` is [output channel][tap][input channel], a range of `rows` for each output channel.
 std::vector<float> weight_class_values(const Phase& phase, const std::uint8_t* code,
                                        const std::vector<Affine>& rows, std::int64_t inputs, double factor);
 

@@ -22,7 +22,7 @@ namespace lowtide::integer {
 inline constexpr int kTile = 4;                    // outputs along each dimension of a tile
 inline constexpr int kWindow = 6;                  // inputs that they read
 inline constexpr int kPoints = kWindow * kWindow;  // products a tile and pair of channels
-inline constexpr int kKernel = 3, kPlaces = 9;     // positions of the kernel, along a dimension and in all
+inline constexpr int kKernel = 3, kTaps = 9;       // of a 3×3 kernel: along a dimension, and in all
 inline constexpr int kPair = 2;                    // numbers of 16 bits that are multiplied and added at once
 inline constexpr int kPairVector = 32;             // numbers of 16 bits in a vector
 
@@ -94,7 +94,7 @@ struct WinogradKernels {
                  std::int16_t* to, std::int64_t step);
   // The kernel of 32 channels, or of sixteen pairs: value[ky·3 + kx][32].
   void (*kernel)(const std::int16_t* value, std::int16_t* to, std::int64_t step);
-  // to[ky·3 + kx][lane] += the sums of an error's tiles under a kernel's nine positions, `to_step` apart
+  // to[ky·3 + kx][lane] += the sums of an error's tiles at a kernel's nine taps, `to_step` apart
   void (*add_kernel_sums)(const TransformedTiles& tiles, std::int32_t* to, std::int64_t to_step);
   // to[row][col][lane] = the sixteen outputs of a tile, or += them
   void (*tile_sums)(const TransformedTiles& tile, bool adds, std::int32_t* to, std::int64_t row_step,

@@ -125,7 +125,7 @@ void transform_error_pair(const std::uint8_t* const* first, const std::uint8_t* 
 
 void transform_kernel(const std::int16_t* value, std::int16_t* to, std::int64_t step) {
   transform<kKernel, kernel_points<kKernel>>(
-      [&](int place, Shorts& values) { load_vector(value + place * kPairVector, values); }, to, step);
+      [&](int tap, Shorts& values) { load_vector(value + tap * kPairVector, values); }, to, step);
 }
 
 // 24² Y modulo 2³² to Y

@@ -14,7 +14,7 @@
 //
 //   w ≈ step (high · parts + low),
 //
-// two planes of 16 bits that are summed each for itself. With dy = s (q - z) + e,
+// two limbs of 16 bits that are summed each for itself. With dy = s (q - z) + e,
 //
 //   Σ dy·w = s step (parts Σ (q - z) high + Σ (q - z) low) + e Σ w.
 //
@@ -32,19 +32,18 @@ struct Split {
 
   Split(std::int64_t outputs, std::int32_t largest_error) {
     constexpr std::int64_t kFine = 350;  // 2 · 350² = 245,000 steps
-    channels = channels_at_once(outputs, (kWinogradLimit - 1) / (kPlaces * largest_error * (kFine + 1)));
+    channels = channels_at_once(outputs, (kWinogradLimit - 1) / (kTaps * largest_error * (kFine + 1)));
     // One more than `most` may come of rounding.
     most = static_cast<std::int32_t>(
-        std::min(kMostShort / kKernelGrowth, (kWinogradLimit - 1) / (kPlaces * largest_error * channels)) -
-        1);
+        std::min(kMostShort / kKernelGrowth, (kWinogradLimit - 1) / (kTaps * largest_error * channels)) - 1);
     parts = 2 * most;
   }
 };
 
 LOWTIDE_SIMD void widen(const std::uint8_t* code, const Affine& row, std::int64_t inputs, float* largest) {
   const float scale = row.scale, residual = static_cast<float>(row.residual);
-  const std::int32_t zero = row.zero;
-  for (std::int64_t place = 0; place < kPlaces; ++place, code += inputs) {
+  const std::int32_t zero = row.zero_point;
+  for (std::int64_t tap = 0; tap < kTaps; ++tap, code += inputs) {
     for (std::int64_t c = 0; c < inputs; ++c) {
       const float value = std::fabs(scale * static_cast<float>(code[c] - zero) + residual);
       largest[c] = value > largest[c] ? value : largest[c];
@@ -52,12 +51,12 @@ LOWTIDE_SIMD void widen(const std::uint8_t* code, const Affine& row, std::int64_
   }
 }
 
-// One kernel position of sixteen input channels, written kPair apart: the other of each pair is another output channel's.
+// One tap of sixteen input channels, written kPair apart: the other of each pair is another output channel's.
 LOWTIDE_SIMD void split(const std::uint8_t* code, const Affine& row, const float* inverse, const Split& by,
                         std::int16_t* high, std::int16_t* low) {
   const float scale = row.scale, residual = static_cast<float>(row.residual);
   const float parts = static_cast<float>(by.parts), share = 1 / parts;
-  const std::int32_t zero = row.zero;
+  const std::int32_t zero = row.zero_point;
   for (int lane = 0; lane < kLanes; ++lane) {
     const float steps =
         std::nearbyint((scale * static_cast<float>(code[lane] - zero) + residual) * inverse[lane]);
@@ -108,7 +107,7 @@ class WinogradGradient {
         inputs_(shape.weight[1]),
         error_(Affine::of(dy)),
         code_(w.code.data_ptr<std::uint8_t>()),
-        split_(outputs_, error_.reach(dy.bits)),
+        split_(outputs_, error_.max_deviation(dy.bits)),
         to_(to),
         out_(to.dx.data_ptr<float>()) {
     for (std::int64_t o = 0; o < outputs_; ++o) rows_.push_back(Affine::of(w, o));
@@ -134,7 +133,7 @@ class WinogradGradient {
     float poison = 0;  // NaN once a row's range is: comparisons pass over it
     for (std::int64_t o = 0; o < outputs_; ++o) {
       const Affine& row = rows_[static_cast<std::size_t>(o)];
-      widen(code_ + o * kPlaces * inputs_, row, inputs_, largest.data());
+      widen(code_ + o * kTaps * inputs_, row, inputs_, largest.data());
       poison += static_cast<float>(row.residual) * 0.0f + row.scale * 0.0f;
     }
     const float most = static_cast<float>(split_.most) * static_cast<float>(split_.parts);
@@ -151,7 +150,7 @@ class WinogradGradient {
     const std::vector<float> inverse = set_steps();
     WinogradWeights weights(2, outputs_, inputs_);
     parallel_for(outputs_ / kPair, kTransformedPairsPerThread, [&](std::int64_t pair) {
-      for (const Block& block : weights.blocks) {
+      for (const VectorBlock& block : weights.blocks) {
         for (int v = 0; v < block.vectors; ++v) {
           transform(pair, (block.first + v) * kLanes, inverse.data(), kernels,
                     weights.at(0, block, 0, pair) + v * kPairVector,
@@ -165,13 +164,12 @@ class WinogradGradient {
   // The kernels of two output channels and sixteen input channels, turned around: error and kernel run against each other.
   void transform(std::int64_t pair, std::int64_t first, const float* inverse, const WinogradKernels& kernels,
                  std::int16_t* high_to, std::int16_t* low_to, std::int64_t step) const {
-    alignas(kVectorBytes) std::int16_t high[kPlaces * kPairVector], low[kPlaces * kPairVector];
+    alignas(kVectorBytes) std::int16_t high[kTaps * kPairVector], low[kTaps * kPairVector];
     for (std::int64_t i = 0; i < kPair; ++i) {
       const std::int64_t o = pair * kPair + i;
-      for (std::int64_t place = 0; place < kPlaces; ++place) {
-        split(code_ + (o * kPlaces + kPlaces - 1 - place) * inputs_ + first,
-              rows_[static_cast<std::size_t>(o)], inverse + first, split_, high + place * kPairVector + i,
-              low + place * kPairVector + i);
+      for (std::int64_t tap = 0; tap < kTaps; ++tap) {
+        split(code_ + (o * kTaps + kTaps - 1 - tap) * inputs_ + first, rows_[static_cast<std::size_t>(o)],
+              inverse + first, split_, high + tap * kPairVector + i, low + tap * kPairVector + i);
       }
     }
     kernels.kernel(high, high_to, step);
@@ -184,7 +182,7 @@ class WinogradGradient {
     const auto row_class = phase.row_class[static_cast<std::size_t>(r.row)];
     const auto col_classes = static_cast<std::int64_t>(phase.col_valid.size());
     const auto finish_pixels = to_.accumulates ? finish<true> : finish<false>;
-    finish_pixels({r.sum, r.sum + r.plane_step, r.block.vectors, phase.col_runs,
+    finish_pixels({r.sum, r.sum + r.limb_step, r.block.vectors, phase.col_runs,
                    static_cast<float>(split_.parts), step_.data() + first,
                    class_value_.data() + row_class * col_classes * inputs_ + first, inputs_,
                    out_ + (r.item * plan_.out_rows + r.row) * plan_.out_cols * inputs_ + first, inputs_});

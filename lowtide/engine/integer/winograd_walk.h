@@ -18,29 +18,29 @@
 
 namespace lowtide::integer {
 
-// Transformed kernels as the loops read them: for each plane (there are several where a weight is wider than 16 bits
+// Transformed kernels as the loops read them: for each limb (there are several where a weight is wider than 16 bits
 // allow) block after block, [point][pair of summed channels][vector of the block][16][2].
 class WinogradWeights {
  public:
-  WinogradWeights(std::int64_t plane_count, std::int64_t summed, std::int64_t lanes)
-      : planes(plane_count),
-        blocks(blocks_of(vectors_for(lanes))),
+  WinogradWeights(std::int64_t limb_count, std::int64_t summed, std::int64_t lanes)
+      : limbs(limb_count),
+        blocks(vector_blocks(vectors_for(lanes))),
         pairs_(summed / kPair),
         vectors_(vectors_for(lanes)) {
-    memory_.reserve(planes * vectors_ * vector_numbers());
+    memory_.reserve(limbs * vectors_ * vector_numbers());
   }
 
-  std::int16_t* at(std::int64_t plane, const Block& block, std::int64_t point, std::int64_t pair) const {
-    return memory_.get() + (plane * vectors_ + block.first) * vector_numbers() + point * point_step(block) +
+  std::int16_t* at(std::int64_t limb, const VectorBlock& block, std::int64_t point, std::int64_t pair) const {
+    return memory_.get() + (limb * vectors_ + block.first) * vector_numbers() + point * point_step(block) +
            pair * block.vectors * kPairVector;
   }
   // From a point to the next.
-  std::int64_t point_step(const Block& block) const {
+  std::int64_t point_step(const VectorBlock& block) const {
     return integer::point_step(pairs_ * block.vectors * kPairVector);
   }
 
-  const std::int64_t planes;
-  const std::vector<Block> blocks;
+  const std::int64_t limbs;
+  const std::vector<VectorBlock> blocks;
 
  private:
   std::int64_t vector_numbers() const { return kPoints * integer::point_step(pairs_ * kPairVector); }
@@ -54,7 +54,7 @@ struct WinogradCall {
   WinogradCall(const Plan& plan, const Quantized& codes, std::int64_t channels_at_once,
                const at::Tensor& result, ImageWatcher* told)
       : outside(static_cast<std::size_t>(codes.code.size(1)),
-                static_cast<std::uint8_t>(Affine::of(codes).zero)),
+                static_cast<std::uint8_t>(Affine::of(codes).zero_point)),
         source{codes.code.data_ptr<std::uint8_t>(), plan.source_rows, plan.source_cols, codes.code.size(1),
                outside.data()},
         centre(outside[0]),
@@ -69,7 +69,7 @@ struct WinogradCall {
 
   const std::vector<std::uint8_t> outside;
   const ImagePixels source;
-  const std::int16_t centre;     // taken off the source's codes: its zero
+  const std::int16_t centre;     // subtracted from the source's codes: its zero point
   const std::int64_t top, left;  // a tile's window begins so far before it
   const std::int64_t at_once;
   const TileGrid grid;  // of the result
@@ -77,11 +77,11 @@ struct WinogradCall {
   ImageWatcher* const watcher;
 };
 
-// One row of an image's sums: of each plane [pixel][block.vectors · 16].
+// One row of an image's sums: of each limb [pixel][block.vectors · 16].
 struct WinogradRow {
-  Block block;
+  VectorBlock block;
   const std::int32_t* sum = nullptr;
-  std::int64_t plane_step = 0;
+  std::int64_t limb_step = 0;
   std::int64_t item = 0, row = 0;
 };
 
@@ -109,20 +109,20 @@ class WinogradWalk {
 
  private:
   // Rows of tiles, counted through all images.
-  struct Strips {
+  struct Band {
     std::int64_t first, count;
   };
 
   struct Buffers {
     std::int16_t* windows;  // [point][tile][channel]
     std::int32_t* product;  // [point][tile][lane of the block]
-    std::int32_t* sum;      // [plane][strip][row][column][lane of the block]
-    const float** beside;   // what will be looked at beside each strip's results, or null
+    std::int32_t* sum;      // [limb][tile_row][row][column][lane of the block]
+    const float** hint;     // what will be read with each tile row's results, or null
   };
 
-  std::int64_t item_of(std::int64_t strip) const { return strip / call_.grid.tile_rows; }
-  std::int64_t row_of(std::int64_t strip) const { return strip % call_.grid.tile_rows * kTile; }
-  std::int64_t row_sums(const Block& block) const {
+  std::int64_t item_of(std::int64_t tile_row) const { return tile_row / call_.grid.tile_rows; }
+  std::int64_t row_of(std::int64_t tile_row) const { return tile_row % call_.grid.tile_rows * kTile; }
+  std::int64_t row_sums(const VectorBlock& block) const {
     return call_.grid.tile_cols * kTile * block.vectors * kLanes;
   }
 
@@ -130,41 +130,42 @@ class WinogradWalk {
     const TileGrid& grid = call_.grid;
     const auto images = rows_.images(first, last - first);
     const std::int64_t at_once = std::max<std::int64_t>(1, kWinogradTiles / grid.tile_cols);
-    for (std::int64_t strip = first * grid.tile_rows; strip < last * grid.tile_rows; strip += at_once) {
-      const Strips strips{strip, std::min(at_once, last * grid.tile_rows - strip)};
-      const Buffers buffers = reserve(strips);
-      for (std::int64_t i = 0; i < strips.count; ++i) {
-        const float* image = call_.watcher ? call_.watcher->beside(item_of(strip + i)) : nullptr;
-        buffers.beside[i] = image ? image + row_of(strip + i) * row_floats_ : nullptr;
+    for (std::int64_t tile_row = first * grid.tile_rows; tile_row < last * grid.tile_rows;
+         tile_row += at_once) {
+      const Band band{tile_row, std::min(at_once, last * grid.tile_rows - tile_row)};
+      const Buffers buffers = reserve(band);
+      for (std::int64_t i = 0; i < band.count; ++i) {
+        const float* image = call_.watcher ? call_.watcher->prefetch_hint(item_of(tile_row + i)) : nullptr;
+        buffers.hint[i] = image ? image + row_of(tile_row + i) * row_floats_ : nullptr;
       }
-      transform(strips, buffers.windows);
-      for (const Block& block : weights_.blocks) {
-        multiply(strips, block, buffers);
-        finish(strips, block, buffers.sum, images);
+      transform(band, buffers.windows);
+      for (const VectorBlock& block : weights_.blocks) {
+        multiply(band, block, buffers);
+        finish(band, block, buffers.sum, images);
       }
       if (!call_.watcher) continue;
-      for (std::int64_t done = strip; done < strip + strips.count; ++done) {
+      for (std::int64_t done = tile_row; done < tile_row + band.count; ++done) {
         if (done % grid.tile_rows == grid.tile_rows - 1) call_.watcher->image(item_of(done));
       }
     }
   }
 
-  Buffers reserve(const Strips& strips) const {
+  Buffers reserve(const Band& band) const {
     thread_local Scratch<std::int16_t> windows;
     thread_local Scratch<std::int32_t> product, sum;
-    thread_local Scratch<const float*> beside;
-    const std::int64_t tiles = strips.count * call_.grid.tile_cols, lanes = kMostVectors * kLanes;
+    thread_local Scratch<const float*> hint;
+    const std::int64_t tiles = band.count * call_.grid.tile_cols, lanes = kMostVectors * kLanes;
     return {windows.at_least(kPoints * point_step(tiles * call_.source.channels)),
             product.at_least(kPoints * sum_step(tiles * lanes)),
-            sum.at_least(weights_.planes * tiles * kTile * kTile * lanes), beside.at_least(strips.count)};
+            sum.at_least(weights_.limbs * tiles * kTile * kTile * lanes), hint.at_least(band.count)};
   }
 
-  void transform(const Strips& strips, std::int16_t* windows) const {
+  void transform(const Band& band, std::int16_t* windows) const {
     const std::uint8_t* pixels[kPoints];
-    const std::int64_t channels = call_.source.channels, tiles = strips.count * call_.grid.tile_cols;
+    const std::int64_t channels = call_.source.channels, tiles = band.count * call_.grid.tile_cols;
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
-      const std::int64_t strip = strips.first + tile / call_.grid.tile_cols;
-      call_.source.locate(item_of(strip), row_of(strip) - call_.top,
+      const std::int64_t tile_row = band.first + tile / call_.grid.tile_cols;
+      call_.source.locate(item_of(tile_row), row_of(tile_row) - call_.top,
                           tile % call_.grid.tile_cols * kTile - call_.left, kWindow, pixels);
       for (std::int64_t c = 0; c < channels; c += kPairVector) {
         kernels_.window(pixels, c, call_.centre, windows + tile * channels + c, point_step(tiles * channels));
@@ -172,17 +173,17 @@ class WinogradWalk {
     }
   }
 
-  void multiply(const Strips& strips, const Block& block, const Buffers& buffers) const {
-    const std::int64_t channels = call_.source.channels, tiles = strips.count * call_.grid.tile_cols;
+  void multiply(const Band& band, const VectorBlock& block, const Buffers& buffers) const {
+    const std::int64_t channels = call_.source.channels, tiles = band.count * call_.grid.tile_cols;
     const std::int64_t lanes = block.vectors * kLanes;
-    for (std::int64_t plane = 0; plane < weights_.planes; ++plane) {
-      std::int32_t* sum = buffers.sum + plane * tiles * kTile * kTile * lanes;
+    for (std::int64_t limb = 0; limb < weights_.limbs; ++limb) {
+      std::int32_t* sum = buffers.sum + limb * tiles * kTile * kTile * lanes;
       for (std::int64_t first = 0; first < channels; first += call_.at_once) {
         const std::int64_t pairs = std::min(call_.at_once, channels - first) / kPair;
         for (std::int64_t point = 0; point < kPoints; ++point) {
-          if (block.first == 0 && plane == 0 && first == 0) fetch_share(strips, buffers.beside, point);
+          if (block.first == 0 && limb == 0 && first == 0) fetch_share(band, buffers.hint, point);
           kernels_.pair_rows({buffers.windows + point * point_step(tiles * channels) + first, channels, kPair,
-                              weights_.at(plane, block, point, first / kPair), pairs, tiles,
+                              weights_.at(limb, block, point, first / kPair), pairs, tiles,
                               buffers.product + point * sum_step(tiles * lanes)},
                              block.vectors);
         }
@@ -203,29 +204,29 @@ class WinogradWalk {
     }
   }
 
-  // A share of the memory that the results go to, and of what will be looked at beside them.
-  LOWTIDE_FETCHES void fetch_share(const Strips& strips, const float* const* beside,
-                                   std::int64_t point) const {
+  // A part of the memory that the results go to, and of what will be read with them.
+  LOWTIDE_FETCHES void fetch_share(const Band& band, const float* const* hint, std::int64_t point) const {
     constexpr std::int64_t kLine = 64 / sizeof(float);
-    for (std::int64_t i = 0; i < strips.count; ++i) {
-      const std::int64_t item = item_of(strips.first + i), row = row_of(strips.first + i);
+    for (std::int64_t i = 0; i < band.count; ++i) {
+      const std::int64_t item = item_of(band.first + i), row = row_of(band.first + i);
       const std::int64_t rows = std::min<std::int64_t>(kTile, call_.grid.rows - row);
       const std::int64_t lines = (rows * row_floats_ + kLine - 1) / kLine;
       const std::int64_t first = lines * point / kPoints * kLine;
       const std::int64_t count = lines * (point + 1) / kPoints * kLine - first;
       fetch<Fetch::kToWrite>(out_ + (item * call_.grid.rows + row) * row_floats_ + first, count);
-      if (beside[i]) fetch<Fetch::kToReadLater>(beside[i] + first, count);
+      if (hint[i]) fetch<Fetch::kToReadLater>(hint[i] + first, count);
     }
   }
 
   template <typename Images>
-  void finish(const Strips& strips, const Block& block, const std::int32_t* sum, const Images& images) const {
-    const std::int64_t tiles = strips.count * call_.grid.tile_cols;
+  void finish(const Band& band, const VectorBlock& block, const std::int32_t* sum,
+              const Images& images) const {
+    const std::int64_t tiles = band.count * call_.grid.tile_cols;
     WinogradRow row{block, sum, tiles * kTile * kTile * block.vectors * kLanes, 0, 0};
-    for (std::int64_t strip = strips.first; strip < strips.first + strips.count; ++strip) {
-      row.item = item_of(strip);
+    for (std::int64_t tile_row = band.first; tile_row < band.first + band.count; ++tile_row) {
+      row.item = item_of(tile_row);
       for (std::int64_t i = 0; i < kTile; ++i, row.sum += row_sums(block)) {
-        row.row = row_of(strip) + i;
+        row.row = row_of(tile_row) + i;
         if (row.row < call_.grid.rows) images.finish(row);
       }
     }

@@ -14,7 +14,7 @@
 namespace lowtide::integer {
 namespace {
 
-// The error's codes less their shift are within ±128, the input's less their zero within ±255.
+// The error's codes minus their bias are within ±128, the input's minus their zero point within ±255.
 constexpr std::int64_t kTiles = kWinogradGradientTiles, kTilePairs = kTiles / kPair;
 constexpr std::int64_t kLargestError = 128, kLargestInput = 255;
 constexpr std::int64_t kLargestSum = kLargestError * kLargestInput * kTiles * kTile * kTile;
@@ -35,17 +35,17 @@ class WeightSums {
         left_(shape.padding[1]),
         codes_(codes),
         kernels_(tiles.winograd),
-        blocks_(blocks_of(vectors_for(inputs_))),
-        no_input_(static_cast<std::size_t>(inputs_), static_cast<std::uint8_t>(codes.shifts.input)),
-        no_error_(static_cast<std::size_t>(outputs_), static_cast<std::uint8_t>(codes.shifts.error)),
+        blocks_(vector_blocks(vectors_for(inputs_))),
+        no_input_(static_cast<std::size_t>(inputs_), static_cast<std::uint8_t>(codes.biases.input)),
+        no_error_(static_cast<std::size_t>(outputs_), static_cast<std::uint8_t>(codes.biases.error)),
         input_{codes.input, shape.input[2], shape.input[3], inputs_, no_input_.data()},
         error_{codes.error, grid_.rows, grid_.cols, outputs_, no_error_.data()} {}
 
-  // Σ (q - shift)(qx - shift), [output channel][kernel position][input channel]. The input's images are added to `inputs`
+  // Σ (q - bias)(qx - bias), [output channel][tap][input channel]. The input's images are added to `inputs`
   // while they are in a cache.
   void add_to(WideSums& total, TapSums& inputs) const {
     const std::int64_t tasks = (grid_.tiles() + kTiles - 1) / kTiles;
-    const std::int64_t macs = grid_.tiles() * kTile * kTile * kPlaces * inputs_ * outputs_;
+    const std::int64_t macs = grid_.tiles() * kTile * kTile * kTaps * inputs_ * outputs_;
     TaskQueues(tasks, grain_for(macs, tasks)).run([&](TaskQueues::Worker& worker) {
       thread_local Scratch<std::int32_t> memory;
       NarrowSums sums(
@@ -72,11 +72,11 @@ class WeightSums {
     std::int32_t* sum = sum_memory.at_least(kPoints * sum_step(kOutputsAtOnce * kMostVectors * kLanes));
     const std::int64_t pairs = (std::min(kTiles, grid_.tiles() - first) + 1) / kPair;
     for (std::int64_t pair = 0; pair < pairs; ++pair) transform(first + kPair * pair, pair, windows, errors);
-    for (const Block& block : blocks_) {
+    for (const VectorBlock& block : blocks_) {
       for (std::int64_t o = 0; o < outputs_; o += kOutputsAtOnce) {
         const bool begins = block.first == 0 && o == 0;
         multiply(windows, errors + o * kPair, block, pairs, begins ? first + kTiles : grid_.tiles(), sum);
-        restore(sum, block, total + o * kPlaces * inputs_ + block.first * kLanes);
+        restore(sum, block, total + o * kTaps * inputs_ + block.first * kLanes);
       }
       windows += kPoints * window_step(block.vectors);
     }
@@ -94,17 +94,17 @@ class WeightSums {
   void transform(std::int64_t tile, std::int64_t pair, std::int16_t* windows, std::int16_t* errors) const {
     const std::uint8_t *window_at[kPair][kPoints], *error_at[kPair][kTile * kTile];
     for (int i = 0; i < kPair; ++i) locate(tile + i, window_at[i], error_at[i]);
-    for (const Block& block : blocks_) {
+    for (const VectorBlock& block : blocks_) {
       const std::int64_t pair_step = block.vectors * kPairVector;
       for (int v = 0; v < block.vectors; ++v) {
         kernels_.window_pair(window_at[0], window_at[1], (block.first + v) * kLanes,
-                             static_cast<std::int16_t>(codes_.shifts.input),
+                             static_cast<std::int16_t>(codes_.biases.input),
                              windows + pair * pair_step + v * kPairVector, window_step(block.vectors));
       }
       windows += kPoints * window_step(block.vectors);
     }
     for (std::int64_t o = 0; o < outputs_; o += kLanes) {
-      kernels_.error_pair(error_at[0], error_at[1], o, static_cast<std::int16_t>(codes_.shifts.error),
+      kernels_.error_pair(error_at[0], error_at[1], o, static_cast<std::int16_t>(codes_.biases.error),
                           errors + (pair * outputs_ + o) * kPair, error_step());
     }
   }
@@ -118,7 +118,7 @@ class WeightSums {
   }
 
   void locate(std::int64_t tile, const std::uint8_t** window, const std::uint8_t** error) const {
-    if (tile >= grid_.tiles()) {  // beside the last of an odd number
+    if (tile >= grid_.tiles()) {  // the second of the last pair, where their number is odd
       std::fill_n(window, kPoints, no_input_.data());
       std::fill_n(error, kTile * kTile, no_error_.data());
       return;
@@ -131,7 +131,7 @@ class WeightSums {
   }
 
   // sum[point][output][channel of the block]. Codes of the tiles from `next` on are fetched the while.
-  void multiply(const std::int16_t* windows, const std::int16_t* errors, const Block& block,
+  void multiply(const std::int16_t* windows, const std::int16_t* errors, const VectorBlock& block,
                 std::int64_t pairs, std::int64_t next, std::int32_t* sum) const {
     const std::int64_t last = std::min(grid_.tiles(), next + kTiles);
     for (std::int64_t point = 0; point < kPoints; ++point) {
@@ -146,12 +146,12 @@ class WeightSums {
     }
   }
 
-  void restore(const std::int32_t* sum, const Block& block, std::int32_t* total) const {
+  void restore(const std::int32_t* sum, const VectorBlock& block, std::int32_t* total) const {
     const std::int64_t lanes = block.vectors * kLanes;
     for (std::int64_t o = 0; o < kOutputsAtOnce; ++o) {
       for (std::int64_t first = 0; first < lanes; first += kLanes) {
         kernels_.add_kernel_sums({sum + o * lanes + first, sum_step(kOutputsAtOnce * lanes)},
-                                 total + o * kPlaces * inputs_ + first, inputs_);
+                                 total + o * kTaps * inputs_ + first, inputs_);
       }
     }
   }
@@ -160,7 +160,7 @@ class WeightSums {
   const std::int64_t inputs_, outputs_, top_, left_;
   const GradientCodes codes_;
   const WinogradKernels& kernels_;
-  const std::vector<Block> blocks_;
+  const std::vector<VectorBlock> blocks_;
   const std::vector<std::uint8_t> no_input_, no_error_;
   const ImagePixels input_, error_;
 };
@@ -172,15 +172,15 @@ at::Tensor winograd_weight_gradient(const Quantized& dy, const Quantized& x, con
   at::Tensor dw = empty_weight_gradient(dy, shape);
   const GradientCodes codes{.input = x.code.data_ptr<std::uint8_t>(),
                             .error = dy.code.data_ptr<std::uint8_t>(),
-                            .shifts = {.error = Affine::of(dy).shift, .input = Affine::of(x).zero}};
-  TapSums input_sums(x, shape, Met::kInputs);
-  WideSums sums(shape.weight[0] * kPlaces * shape.weight[1]);
+                            .biases = {.error = Affine::of(dy).code_bias, .input = Affine::of(x).zero_point}};
+  TapSums input_sums(x, shape, Covered::kInputs);
+  WideSums sums(shape.weight[0] * kTaps * shape.weight[1]);
   WeightSums(shape, codes, tiles).add_to(sums, input_sums);
-  const GradientSums edges(dy, x, shape, codes.shifts, input_sums.by_tap());
+  const GradientSums edges(dy, x, shape, codes.biases, input_sums.by_tap());
   write_weight_gradient(shape, edges, 0,
                         StridedSums{.sum = sums.get(),
-                                    .output_step = kPlaces * shape.weight[1],
-                                    .place_step = shape.weight[1],
+                                    .output_step = kTaps * shape.weight[1],
+                                    .tap_step = shape.weight[1],
                                     .input_step = 1},
                         dw);
   return dw;
