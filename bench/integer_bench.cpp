@@ -41,14 +41,14 @@ void tile(benchmark::State& state, integer::InstructionSet set) {
   const std::int32_t here = 0;
   const integer::TileKernels& tiles = integer::tile_kernels(set);
   const integer::TileUse use(tiles);
-  const integer::DotRow row{input.at_least(0),
-                            weight.at_least(0),
-                            &here,
-                            1,
-                            kQuads,
-                            tiles.layout(kQuads, kPixels),
-                            sum.at_least(kPixels * kVectors * 16),
-                            kPixels};
+  const integer::DotRow row{.input = input.at_least(0),
+                            .weight = weight.at_least(0),
+                            .tap = &here,
+                            .taps = 1,
+                            .quads = kQuads,
+                            .layout = tiles.layout(kQuads, kPixels),
+                            .sum = sum.at_least(kPixels * kVectors * 16),
+                            .pixels = kPixels};
   for (auto _ : state) {
     tiles.dot_row(row, kVectors);
     benchmark::ClobberMemory();
@@ -117,7 +117,8 @@ void normalise_backward(benchmark::State& state) {
   const torch::Tensor x = activation(1), dy = activation(2);
   const cpu::ChannelMap map = channel_map();
   const std::vector<float> inverse(16, 1.0f), max_deviation(16, 8.0f);
-  for (auto _ : state) benchmark::DoNotOptimize(cpu::MapBackward(x, map, {inverse, max_deviation}, {}).of(dy, false));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(cpu::MapBackward(x, map, {inverse, max_deviation}, {}).of(dy, false));
   count_bytes(state, 20);
 }
 BENCHMARK(normalise_backward)->Name("norm/backward")->Unit(benchmark::kMillisecond)->UseRealTime();
@@ -132,13 +133,13 @@ void pair_tile(benchmark::State& state, integer::InstructionSet set) {
   constexpr std::int64_t kWeights = kPairs * kVectors * integer::kPairVector;
   std::fill_n(input.at_least(kInputs), kInputs, std::int16_t{300});
   std::fill_n(weight.at_least(kWeights), kWeights, std::int16_t{-500});
-  const integer::PairRows rows{input.get(),
-                               kPairs * integer::kPair,
-                               integer::kPair,
-                               weight.get(),
-                               kPairs,
-                               kRows,
-                               sum.at_least(kRows * kVectors * integer::kLanes)};
+  const integer::PairRows rows{.input = input.get(),
+                               .row_step = kPairs * integer::kPair,
+                               .pair_step = integer::kPair,
+                               .weight = weight.get(),
+                               .pairs = kPairs,
+                               .rows = kRows,
+                               .sum = sum.at_least(kRows * kVectors * integer::kLanes)};
   for (auto _ : state) {
     integer::tile_kernels(set).winograd.pair_rows(rows, kVectors);
     benchmark::ClobberMemory();

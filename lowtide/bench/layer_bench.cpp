@@ -109,8 +109,14 @@ double measure_peak() {
       const std::int32_t here = 0;
       const integer::TileUse use(tiles);
       for (std::int64_t i = begin * kRepeat; i < end * kRepeat; ++i) {
-        tiles.dot_row({input.at_least(0), weight.at_least(0), &here, 1, kQuads, tiles.layout(kQuads, kPixels),
-                       sum.at_least(kPixels * kVectors * 16), kPixels},
+        tiles.dot_row({.input = input.at_least(0),
+                       .weight = weight.at_least(0),
+                       .tap = &here,
+                       .taps = 1,
+                       .quads = kQuads,
+                       .layout = tiles.layout(kQuads, kPixels),
+                       .sum = sum.at_least(kPixels * kVectors * 16),
+                       .pixels = kPixels},
                       kVectors);
       }
     });

@@ -90,11 +90,16 @@ void walk_row(const Plan& plan, const Phase& phase, const PhaseConstants& consta
     const std::int64_t out_col = phase.first_col + col * plan.out_col_step;
     const std::int64_t source = row * plan.row_step * plan.source_cols + col * plan.column_split;
     const auto& taps = constants.taps[of_class];
-    tiles.depthwise_pixel({image + source * channels, taps.data(), static_cast<std::int64_t>(taps.size()),
-                           constants.class_sum.data() + of_class * w.rows.size(),
-                           constants.class_value.data() + of_class * w.rows.size(),
-                           out + (out_row * plan.out_cols + out_col) * channels},
-                          {w.centred.data(), w.scale.data(), w.window_scale.data(), channels});
+    tiles.depthwise_pixel({.source = image + source * channels,
+                           .taps = taps.data(),
+                           .count = static_cast<std::int64_t>(taps.size()),
+                           .class_sum = constants.class_sum.data() + of_class * w.rows.size(),
+                           .class_value = constants.class_value.data() + of_class * w.rows.size(),
+                           .out = out + (out_row * plan.out_cols + out_col) * channels},
+                          {.weight = w.centred.data(),
+                           .scale = w.scale.data(),
+                           .window_scale = w.window_scale.data(),
+                           .channels = channels});
   }
 }
 
@@ -140,9 +145,13 @@ void add_row_products(const Plan& plan, std::int64_t kernel_row, const std::uint
     const std::int64_t column = run.first * plan.column_split - plan.left;  // that tap 0 reads
     const bool whole = std::all_of(valid.begin(), valid.end(), [](bool is_valid) { return is_valid; });
     const auto add = [&](std::int64_t first_tap, int count) {
-      tiles.depthwise_row({error + run.first * channels, input + (column + first_tap) * channels,
-                           run.last - run.first, plan.column_split, channels, count,
-                           sum + (kernel_row * taps + first_tap) * channels});
+      tiles.depthwise_row({.error = error + run.first * channels,
+                           .input = input + (column + first_tap) * channels,
+                           .cols = run.last - run.first,
+                           .step = plan.column_split,
+                           .channels = channels,
+                           .taps = count,
+                           .sum = sum + (kernel_row * taps + first_tap) * channels});
     };
     if (whole) {
       add(0, static_cast<int>(taps));
@@ -209,7 +218,13 @@ at::Tensor depthwise_weight_gradient(const Quantized& dy, const Quantized& x, co
   float* out = dw.data_ptr<float>();
   for (std::int64_t c = 0; c < channels; ++c) {
     for (std::int64_t tap = 0; tap < taps; ++tap) {
-      edges.values({total.get() + tap * channels + c, 1, c, tap, c, 1}, out + c * taps + tap);
+      edges.values({.sum = total.get() + tap * channels + c,
+                    .step = 1,
+                    .output = c,
+                    .tap = tap,
+                    .first = c,
+                    .channels = 1},
+                   out + c * taps + tap);
     }
   }
   return dw;

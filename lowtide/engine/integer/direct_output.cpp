@@ -46,14 +46,14 @@ at::Tensor direct_output(const Quantized& x, const Quantized& w, const ConvShape
          make_output_epilogue(weights, phase, input, weight_rows(w, group * outputs, outputs))});
     pack_weights(weights, phase, outputs, operands.back().weights);
   }
-  const DirectCall call{x.code.data_ptr<std::uint8_t>(),
-                        shape.input[0],
-                        shape.groups,
-                        inputs,
-                        outputs,
-                        input.code_bias,
-                        y,
-                        watcher};
+  const DirectCall call{.code = x.code.data_ptr<std::uint8_t>(),
+                        .items = shape.input[0],
+                        .groups = shape.groups,
+                        .in_channels = inputs,
+                        .out_channels = outputs,
+                        .code_bias = input.code_bias,
+                        .out = y,
+                        .watcher = watcher};
   DirectWalk<OutputEpilogue>(plan, call, operands, tiles).run(shape.macs() * shape.input[0]);
   return y;
 }

@@ -153,9 +153,11 @@ class DirectWalk {
     const std::int64_t all_channels = call_.in_channels * call_.groups;
     std::int8_t* packed = packed_memory.at_least(quads_ * pixels * kQuad);
     std::int32_t* channel_sums = channel_sum_memory.at_least(pixels);
-    const ImageCodes image{
-        call_.code + item * plan_.source_rows * plan_.source_cols * all_channels + group * call_.in_channels,
-        call_.in_channels, all_channels, call_.code_bias};
+    const ImageCodes image{.code = call_.code + item * plan_.source_rows * plan_.source_cols * all_channels +
+                                   group * call_.in_channels,
+                           .channels = call_.in_channels,
+                           .pixel_step = all_channels,
+                           .code_bias = call_.code_bias};
     const auto pack = tiles_.has_matrix_unit() ? pack_pixels : pack_quads;
     pack(plan_, image, packed_first, packed_rows, packed);
     tiles_.channel_sums(packed, quads_, tiles_.layout(quads_, pixels), pixels, channel_sums);
@@ -210,8 +212,10 @@ class DirectWalk {
           dot.input = packed.code + (row - first) * row_pixels * dot.layout.pixel_step;
           dot.prefetch = {};
           if (block.first == 0) {
-            dot.prefetch = {image + first_float, hint ? hint + first_float : nullptr, pixel_step,
-                            call_.out_channels};
+            dot.prefetch = {.write = image + first_float,
+                            .read = hint ? hint + first_float : nullptr,
+                            .step = pixel_step,
+                            .floats = call_.out_channels};
             // Some of the pixels lie between rows then: each fetches an equal share of the results.
             if (rows > 1)
               dot.prefetch.step = dot.prefetch.floats = rows * phase.cols * out_channels / dot.pixels;
@@ -220,10 +224,16 @@ class DirectWalk {
         }
         if (index == 0 && block.first == 0) fetch_next(item, row, phase.rows);
         const Addend addend = addend_row(phase, item, row, group, first_float);
-        operands.epilogue.row({block, sum + joined * row_pixels * block.vectors * kLanes,
-                               window_sum + (row - first) * phase.cols,
-                               static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(row)]),
-                               &phase.col_runs, image + first_float, pixel_step, addend.first, addend.step});
+        operands.epilogue.row(
+            {.block = block,
+             .sum = sum + joined * row_pixels * block.vectors * kLanes,
+             .window_sum = window_sum + (row - first) * phase.cols,
+             .row_class = static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(row)]),
+             .runs = &phase.col_runs,
+             .out = image + first_float,
+             .out_step = pixel_step,
+             .addend = addend.first,
+             .addend_step = addend.step});
       }
     }
   }

@@ -126,13 +126,18 @@ class GroupSums {
     const std::int64_t in_step = g_.inputs * g_.shape.groups, out_step = g_.outputs * g_.shape.groups;
     const std::int64_t in_pixels = g_.plan.source_rows * g_.plan.source_cols;
     pack_planes(g_.plan, g_.planes,
-                {codes.input + item * in_pixels * in_step, g_.inputs, in_step, code_bias_},
+                {.code = codes.input + item * in_pixels * in_step,
+                 .channels = g_.inputs,
+                 .pixel_step = in_step,
+                 .code_bias = code_bias_},
                 packed.planes.get() + slot * g_.image_planes());
     const std::int64_t out_pixels = g_.plan.out_rows * g_.plan.out_cols;
     std::uint8_t* error = packed.error.get() + slot * g_.image_error();
     for (const VectorBlock& block : blocks_) {
-      pack_columns({codes.error + item * out_pixels * out_step + block.first * kLanes,
-                    g_.outputs - block.first * kLanes, out_step, 0},
+      pack_columns({.code = codes.error + item * out_pixels * out_step + block.first * kLanes,
+                    .channels = g_.outputs - block.first * kLanes,
+                    .pixel_step = out_step,
+                    .code_bias = 0},
                    g_.plan.out_rows, g_.plan.out_cols, block.vectors, error);
       error += g_.plan.out_rows * g_.quads * block.vectors * kVectorBytes;
     }

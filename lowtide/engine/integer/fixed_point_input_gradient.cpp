@@ -174,15 +174,15 @@ void fixed_point_input_gradient(const Quantized& dy, const Quantized& w, const C
       operands.push_back({std::move(packed), make_epilogue(fixed, sums, phase, error, outputs)});
     }
   }
-  const DirectCall call{dy.code.data_ptr<std::uint8_t>(),
-                        shape.input[0],
-                        shape.groups,
-                        outputs,
-                        inputs,
-                        error.code_bias,
-                        to.dx,
-                        to.watcher,
-                        to.accumulates ? to.dx : to.addend};
+  const DirectCall call{.code = dy.code.data_ptr<std::uint8_t>(),
+                        .items = shape.input[0],
+                        .groups = shape.groups,
+                        .in_channels = outputs,
+                        .out_channels = inputs,
+                        .code_bias = error.code_bias,
+                        .out = to.dx,
+                        .watcher = to.watcher,
+                        .addend = to.accumulates ? to.dx : to.addend};
   DirectWalk<GradientEpilogue>(plan, call, operands, tiles).run(kLimbs * shape.macs() * shape.input[0]);
 }
 

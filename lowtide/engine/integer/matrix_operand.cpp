@@ -65,8 +65,11 @@ class ScaledColumns final : public RightOperand {
     for (int v = 0; v < block.vectors; ++v) {
       const std::int64_t first = (block.first + v) * kLanes;
       finish_columns(sum + v * kLanes, row,
-                     {zero_.data() + first, sum_.data() + first, scale_.data() + first,
-                      residual_.data() + first, value_.data() + first},
+                     {.zero_point = zero_.data() + first,
+                      .sum = sum_.data() + first,
+                      .scale = scale_.data() + first,
+                      .residual = residual_.data() + first,
+                      .value = value_.data() + first},
                      columns_ - first, {out.y + first * out.step, out.step, out.adds});
     }
   }
@@ -157,10 +160,10 @@ class ScaledTerms final : public RightOperand {
                   const RowOutput& out) const override {
     const std::int64_t first = block.first / kLimbs * kLanes;
     finish_limbs(sum, row,
-                 {{sum_[0].data() + first, sum_[1].data() + first, sum_[2].data() + first},
-                  scale_.data() + first,
-                  middle_.data() + first,
-                  value_.data() + first},
+                 {.sum = {sum_[0].data() + first, sum_[1].data() + first, sum_[2].data() + first},
+                  .scale = scale_.data() + first,
+                  .middle = middle_.data() + first,
+                  .value = value_.data() + first},
                  columns_ - first, {out.y + first * out.step, out.step, out.adds});
   }
 

@@ -206,8 +206,10 @@ class WeightSums {
     const Plan plan = error_plan(task.rows, plan_.out_cols);
     const std::uint8_t* from = codes_.error + group * tiles_.outputs +
                                (item * plan_.out_rows + task.first_row) * plan_.out_cols * step;
-    pack_planes(plan, PlanarLayout(plan, 1, row_quads_), {from, tiles_.outputs, step, codes_.biases.error},
-                reinterpret_cast<std::int8_t*>(to));
+    pack_planes(
+        plan, PlanarLayout(plan, 1, row_quads_),
+        {.code = from, .channels = tiles_.outputs, .pixel_step = step, .code_bias = codes_.biases.error},
+        reinterpret_cast<std::int8_t*>(to));
   }
 
   void pack_input(const Task& task, std::int64_t group, std::int64_t item, std::int8_t* to,
@@ -219,12 +221,20 @@ class WeightSums {
     std::int8_t* pixels = pixel_memory.at_least(rows * pitch + kVectorBytes);  // whole vectors are read
     std::int32_t* sums = sum_memory.at_least(tiles_.vectors * kLanes);
     const std::uint8_t* from = codes_.input + item * plan_.source_rows * plan_.source_cols * step;
-    pack_pixels(plan_, {from + group * tiles_.inputs, tiles_.inputs, step, codes_.biases.input},
+    pack_pixels(plan_,
+                {.code = from + group * tiles_.inputs,
+                 .channels = tiles_.inputs,
+                 .pixel_step = step,
+                 .code_bias = codes_.biases.input},
                 task.first_row * plan_.row_step, rows, pixels);
     for (std::int64_t row = 0; row < rows; ++row) {
       if (row % plan_.row_step >= tiles_.kernel_rows) continue;  // steps are wider than the kernel
-      kernels_.pack_lanes({pixels + row * pitch, shape_.stride[1] * tiles_.pixel, plan_.out_cols,
-                           tiles_.vectors, to + packed_row(row, task) * row_bytes(), sums});
+      kernels_.pack_lanes({.from = pixels + row * pitch,
+                           .step = shape_.stride[1] * tiles_.pixel,
+                           .pixels = plan_.out_cols,
+                           .vectors = tiles_.vectors,
+                           .to = to + packed_row(row, task) * row_bytes(),
+                           .sum = sums});
       add_lane_sums(row, task, sums, lane_sums);
     }
   }

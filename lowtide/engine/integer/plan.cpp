@@ -124,7 +124,8 @@ Plan output_plan(const ConvShape& shape) {
   for (std::int64_t ky = 0; ky < shape.weight[2]; ++ky) rows.push_back(ky);
   for (std::int64_t kx = 0; kx < shape.weight[3]; ++kx) cols.push_back(kx);
   for (const std::int64_t ky : rows) {
-    for (const std::int64_t kx : cols) phase.taps.push_back({ky, kx, ky, kx});
+    for (const std::int64_t kx : cols)
+      phase.taps.push_back({.kernel_row = ky, .kernel_col = kx, .row = ky, .col = kx});
   }
   set_classes(phase,
               classify(phase.rows, shape.stride[0], rows, std::vector<bool>(rows.size(), true), plan.top,
@@ -173,8 +174,10 @@ Plan input_gradient_plan(const ConvShape& shape) {
       for (std::size_t ky = rows.offset.size(); ky-- > 0;) {
         for (std::size_t kx = cols.offset.size(); kx-- > 0;) {
           if (!rows.used[ky] || !cols.used[kx]) continue;
-          phase.taps.push_back({static_cast<std::int64_t>(ky), static_cast<std::int64_t>(kx), rows.offset[ky],
-                                cols.offset[kx]});
+          phase.taps.push_back({.kernel_row = static_cast<std::int64_t>(ky),
+                                .kernel_col = static_cast<std::int64_t>(kx),
+                                .row = rows.offset[ky],
+                                .col = cols.offset[kx]});
         }
       }
       set_classes(phase, classify(phase.rows, 1, rows.offset, rows.used, plan.top, plan.source_rows),

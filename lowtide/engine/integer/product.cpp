@@ -37,7 +37,15 @@ void multiply_rows(const Side& left, const RightOperand& right, std::int64_t fir
   const bool adds = result.adds || result.constant != nullptr;
   const std::int32_t here = 0;
   for (const VectorBlock& block : right.blocks()) {
-    tiles.dot_row({packed, right.packed(block), &here, 1, quads, layout, sum, rows}, block.vectors);
+    tiles.dot_row({.input = packed,
+                   .weight = right.packed(block),
+                   .tap = &here,
+                   .taps = 1,
+                   .quads = quads,
+                   .layout = layout,
+                   .sum = sum,
+                   .pixels = rows},
+                  block.vectors);
     for (std::int64_t row = 0; row < rows; ++row) {
       right.finish_row(block, sum + row * block.vectors * kLanes,
                        RowTerms(left.at(first + row), window_sum[row], right.terms()),

@@ -218,8 +218,10 @@ class ScaledGradient {
     float* weighted = weighted_memory.at_least(layout_.plane_bytes());
     const std::int64_t all = outputs_ * shape_.groups;
     pack_planes(plan_, layout_,
-                {code_ + item * plan_.source_rows * plan_.source_cols * all + group * outputs_, outputs_, all,
-                 error_.code_bias},
+                {.code = code_ + item * plan_.source_rows * plan_.source_cols * all + group * outputs_,
+                 .channels = outputs_,
+                 .pixel_step = all,
+                 .code_bias = error_.code_bias},
                 planes);
     weigh_planes(planes, layout_.plane_bytes(), g.window_weight, weighted);
     float* image = dx + item * plan_.out_rows * plan_.out_cols * inputs_ * shape_.groups + group * inputs_;
@@ -248,8 +250,10 @@ class ScaledGradient {
       for (std::int64_t row = 0; row < plan_.out_rows; ++row) {
         row_of.prefetch = {};
         if (block.first == 0) {
-          row_of.prefetch = {dx + row * cols * step, hint ? hint + row * cols * step : nullptr, step,
-                             inputs_};
+          row_of.prefetch = {.write = dx + row * cols * step,
+                             .read = hint ? hint + row * cols * step : nullptr,
+                             .step = step,
+                             .floats = inputs_};
         }
         row_of.input = planes + row * layout_.pitch();
         tiles_.scaled_row(row_of, block.vectors);
@@ -265,9 +269,16 @@ class ScaledGradient {
     const std::int64_t row_class = phase().row_class[static_cast<std::size_t>(row)];
     const auto col_classes = static_cast<std::int64_t>(phase().col_valid.size());
     const auto finish_pixels = adds ? finish<true> : finish<false>;
-    finish_pixels({sum, block.vectors, inputs_ - first, window_sum, phase().col_runs, error_.scale,
-                   g.class_value.data() + row_class * col_classes * padded() + first, padded(),
-                   dx + row * plan_.out_cols * step + first, step});
+    finish_pixels({.sum = sum,
+                   .vectors = block.vectors,
+                   .channels = inputs_ - first,
+                   .window_sum = window_sum,
+                   .runs = phase().col_runs,
+                   .scale = error_.scale,
+                   .class_value = g.class_value.data() + row_class * col_classes * padded() + first,
+                   .class_step = padded(),
+                   .out = dx + row * plan_.out_cols * step + first,
+                   .out_step = step});
   }
 
   const ConvShape& shape_;

@@ -130,8 +130,11 @@ void TapSums::Part::add_image(std::int64_t item) {
     for (const PositionClass& col_class : whole_.cols_) {
       for (const PositionRun& rows : row_class.runs) {
         for (const PositionRun& cols : col_class.runs) {
-          add_pixels({code + rows.first * row_codes + cols.first * channels, rows.count,
-                      rows.step * row_codes, cols.count, cols.step * channels},
+          add_pixels({.code = code + rows.first * row_codes + cols.first * channels,
+                      .rows = rows.count,
+                      .row_step = rows.step * row_codes,
+                      .cols = cols.count,
+                      .col_step = cols.step * channels},
                      channels, to);
         }
       }

@@ -182,10 +182,16 @@ class WinogradGradient {
     const auto row_class = phase.row_class[static_cast<std::size_t>(r.row)];
     const auto col_classes = static_cast<std::int64_t>(phase.col_valid.size());
     const auto finish_pixels = to_.accumulates ? finish<true> : finish<false>;
-    finish_pixels({r.sum, r.sum + r.limb_step, r.block.vectors, phase.col_runs,
-                   static_cast<float>(split_.parts), step_.data() + first,
-                   class_value_.data() + row_class * col_classes * inputs_ + first, inputs_,
-                   out_ + (r.item * plan_.out_rows + r.row) * plan_.out_cols * inputs_ + first, inputs_});
+    finish_pixels({.high = r.sum,
+                   .low = r.sum + r.limb_step,
+                   .vectors = r.block.vectors,
+                   .runs = phase.col_runs,
+                   .parts = static_cast<float>(split_.parts),
+                   .step = step_.data() + first,
+                   .class_value = class_value_.data() + row_class * col_classes * inputs_ + first,
+                   .class_step = inputs_,
+                   .out = out_ + (r.item * plan_.out_rows + r.row) * plan_.out_cols * inputs_ + first,
+                   .out_step = inputs_});
   }
 
   const Plan plan_;

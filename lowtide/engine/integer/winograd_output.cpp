@@ -103,9 +103,13 @@ class WinogradOutput {
     const Phase& phase = plan_.phases[0];
     const std::int64_t row_floats = plan_.out_cols * epilogue_.channels;
     float* out = y_.data_ptr<float>() + (r.item * plan_.out_rows + r.row) * row_floats;
-    epilogue_.row({r.block, r.sum, window_sum + r.row * plan_.out_cols,
-                   static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(r.row)]),
-                   &phase.col_runs, out, epilogue_.channels});
+    epilogue_.row({.block = r.block,
+                   .sum = r.sum,
+                   .window_sum = window_sum + r.row * plan_.out_cols,
+                   .row_class = static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(r.row)]),
+                   .runs = &phase.col_runs,
+                   .out = out,
+                   .out_step = epilogue_.channels});
   }
 
   const Plan& plan_;

@@ -182,9 +182,13 @@ class WinogradWalk {
         const std::int64_t pairs = std::min(call_.at_once, channels - first) / kPair;
         for (std::int64_t point = 0; point < kPoints; ++point) {
           if (block.first == 0 && limb == 0 && first == 0) fetch_share(band, buffers.hint, point);
-          kernels_.pair_rows({buffers.windows + point * point_step(tiles * channels) + first, channels, kPair,
-                              weights_.at(limb, block, point, first / kPair), pairs, tiles,
-                              buffers.product + point * sum_step(tiles * lanes)},
+          kernels_.pair_rows({.input = buffers.windows + point * point_step(tiles * channels) + first,
+                              .row_step = channels,
+                              .pair_step = kPair,
+                              .weight = weights_.at(limb, block, point, first / kPair),
+                              .pairs = pairs,
+                              .rows = tiles,
+                              .sum = buffers.product + point * sum_step(tiles * lanes)},
                              block.vectors);
         }
         restore(tiles, lanes, first > 0, buffers.product, sum);

@@ -139,9 +139,13 @@ class WeightSums {
       const std::int64_t to = next + (last - next) * (point + 1) / kPoints;
       fetch_tiles(input_, from, to);
       fetch_tiles(error_, from, to);
-      kernels_.pair_rows({errors + point * error_step(), kPair, outputs_ * kPair,
-                          windows + point * window_step(block.vectors), pairs, kOutputsAtOnce,
-                          sum + point * sum_step(kOutputsAtOnce * block.vectors * kLanes)},
+      kernels_.pair_rows({.input = errors + point * error_step(),
+                          .row_step = kPair,
+                          .pair_step = outputs_ * kPair,
+                          .weight = windows + point * window_step(block.vectors),
+                          .pairs = pairs,
+                          .rows = kOutputsAtOnce,
+                          .sum = sum + point * sum_step(kOutputsAtOnce * block.vectors * kLanes)},
                          block.vectors);
     }
   }
