@@ -3,6 +3,7 @@
 #include "lowtide/trunk/trunk.h"
 
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
 
 #include <algorithm>
 #include <map>
@@ -97,6 +98,7 @@ torch::Tensor input_of(const Geometry& geometry, std::uint64_t seed) {
 
 struct Setting {
   std::shared_ptr<const Engine> engine;
+  torch::Device device = torch::kCPU;
   Bits bits{8, 8};
   bool stochastic = true, bifurcate = false, recompute = false;
   std::uint64_t seed = 0;
@@ -113,14 +115,15 @@ Tensors step(const Geometry& geometry, const Setting& setting) {
   execution->recompute = setting.recompute;
   execution->seed = setting.seed;
   attach_layers(network, execution, LayerRules(geometry.rules));
-  const torch::Tensor x = input_of(geometry, setting.seed).requires_grad_();
+  network.to(setting.device);
+  const torch::Tensor x = input_of(geometry, setting.seed).to(setting.device).requires_grad_();
   const torch::Tensor y = network.trunk.forward(x);
-  y.backward(normal(y.sizes(), 7).contiguous(torch::MemoryFormat::ChannelsLast));
-  Tensors result{{"output", y.detach()}, {"gradient of the input", x.grad()}};
+  y.backward(normal(y.sizes(), 7).contiguous(torch::MemoryFormat::ChannelsLast).to(setting.device));
+  Tensors result{{"output", y.detach().cpu()}, {"gradient of the input", x.grad().cpu()}};
   for (const auto& item : network.named_parameters()) {
-    result["gradient of " + item.key()] = item.value().grad();
+    result["gradient of " + item.key()] = item.value().grad().cpu();
   }
-  for (const auto& item : network.named_buffers()) result[item.key()] = item.value();
+  for (const auto& item : network.named_buffers()) result[item.key()] = item.value().cpu();
   return result;
 }
 
@@ -128,9 +131,20 @@ void expect_same(const Tensors& actual, const Tensors& expected) {
   for (const auto& [name, value] : expected) EXPECT_TRUE(same(actual.at(name), value)) << name;
 }
 
-class TrunkConformance : public testing::TestWithParam<std::tuple<std::string, Geometry>> {
+struct Target {
+  std::string engine, device = "cpu";
+};
+
+class TrunkConformance : public testing::TestWithParam<std::tuple<Target, Geometry>> {
  protected:
-  const std::shared_ptr<const Engine> engine_ = make_engine(std::get<0>(GetParam()));
+  void SetUp() override {
+    if (device_.is_cpu()) return;
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+    at::globalContext().setAllowTF32CuDNN(false);
+  }
+
+  const std::shared_ptr<const Engine> engine_ = make_engine(std::get<0>(GetParam()).engine);
+  const torch::Device device_ = std::get<0>(GetParam()).device;
   const Geometry& geometry_ = std::get<1>(GetParam());
 };
 
@@ -144,8 +158,10 @@ TEST_P(TrunkConformance, EveryPassIsThatOfDoublePrecision) {
     for (const bool bifurcate : {false, true}) {
       SCOPED_TRACE(testing::Message()
                    << bits.forward << "/" << bits.backward << " bits" << (bifurcate ? ", bifurcated" : ""));
-      step(geometry_,
-           {.engine = std::make_shared<CheckedEngine>(engine_), .bits = bits, .bifurcate = bifurcate});
+      step(geometry_, {.engine = std::make_shared<CheckedEngine>(engine_),
+                       .device = device_,
+                       .bits = bits,
+                       .bifurcate = bifurcate});
       if (HasFailure()) return;
     }
   }
@@ -156,7 +172,8 @@ TEST_P(TrunkConformance, EvaluationUsesRunningStatisticsAndRanges) {
   const auto execution = execution_at({8, 8});
   execution->engine = std::make_shared<CheckedEngine>(engine_);
   attach_layers(network, execution, LayerRules(geometry_.rules));
-  const torch::Tensor x = input_of(geometry_, 0);
+  network.to(device_);
+  const torch::Tensor x = input_of(geometry_, 0).to(device_);
   for (int i = 0; i < 3; ++i) network.trunk.forward(x);
   network.eval();
   Tensors before;
@@ -201,7 +218,8 @@ bool has_gradients(const ConvStage& stage, const Tensors& leaves, const std::str
   bool all = true;
   const auto compare = [&](const char* kind, const torch::Tensor& parameter) {
     if (!parameter.requires_grad()) return;
-    const testing::AssertionResult close = close_to(parameter.grad(), leaves.at(name + kind).grad(), 2e-4);
+    const testing::AssertionResult close =
+        close_to(parameter.grad().cpu(), leaves.at(name + kind).grad(), 2e-4);
     if (!close && all) differs += name + kind + " " + close.message() + "\n";
     all &= static_cast<bool>(close);
   };
@@ -211,23 +229,24 @@ bool has_gradients(const ConvStage& stage, const Tensors& leaves, const std::str
   return all;
 }
 
-bool is_step_of_autograd(const Geometry& geometry, const std::shared_ptr<const Engine>& engine,
-                         std::uint64_t seed, std::string& differs) {
-  Network network(geometry, 1000 * seed);
+bool is_step_of_autograd(const Geometry& geometry, const Setting& setting, std::string& differs) {
+  Network network(geometry, 1000 * setting.seed);
   const auto execution = execution_at({0, 0});
-  execution->engine = engine;
+  execution->engine = setting.engine;
   attach_layers(network, execution, LayerRules(std::vector<std::string>{}));
-  const torch::Tensor x = input_of(geometry, seed).requires_grad_();
-  const torch::Tensor wide = x.detach().to(torch::kDouble).requires_grad_();
+  const torch::Tensor input = input_of(geometry, setting.seed);
+  const torch::Tensor x = input.to(setting.device).requires_grad_();
+  const torch::Tensor wide = input.to(torch::kDouble).requires_grad_();
   Tensors leaves;
   torch::Tensor expected = wide;
   for (std::size_t i = 0; i < network.blocks.size(); ++i)
     expected = block_of(network.blocks[i], expected, leaves, std::to_string(i));
+  network.to(setting.device);
   const torch::Tensor y = network.trunk.forward(x), error = normal(y.sizes(), 9);
-  EXPECT_TRUE(close_to(y, expected, 1e-5));
-  y.backward(error);
+  EXPECT_TRUE(close_to(y.cpu(), expected, 1e-5));
+  y.backward(error.to(setting.device));
   expected.backward(error.to(torch::kDouble));
-  bool all = static_cast<bool>(close_to(x.grad(), wide.grad(), 2e-4));
+  bool all = static_cast<bool>(close_to(x.grad().cpu(), wide.grad(), 2e-4));
   for (std::size_t i = 0; i < network.blocks.size(); ++i) {
     const ConvBlock& block = network.blocks[i];
     const std::string name = std::to_string(i);
@@ -245,7 +264,8 @@ TEST_P(TrunkAgainstAutograd, AStepWithoutQuantisationIsTheSame) {
   int alike = 0;
   std::string differs;
   for (std::uint64_t seed = 0; seed < kSteps; ++seed)
-    alike += is_step_of_autograd(geometry_, engine_, seed, differs) ? 1 : 0;
+    alike +=
+        is_step_of_autograd(geometry_, {.engine = engine_, .device = device_, .seed = seed}, differs) ? 1 : 0;
   RecordProperty("alike", alike);
   EXPECT_GE(alike, kSteps / 2 + 1) << differs;
 }
@@ -261,7 +281,8 @@ TEST_P(TrunkAgainstReference, AStepIsTheSame) {
   for (std::uint64_t seed = 0; seed < kSteps; ++seed) {
     const Tensors expected =
         step(geometry_, {.engine = make_engine("simulated"), .bits = {4, 3}, .seed = seed});
-    const Tensors actual = step(geometry_, {.engine = engine_, .bits = {4, 3}, .seed = seed});
+    const Tensors actual =
+        step(geometry_, {.engine = engine_, .device = device_, .bits = {4, 3}, .seed = seed});
     bool all = true;
     for (const auto& [name, value] : expected) {
       const testing::AssertionResult close = close_to(actual.at(name), value, 1e-3);
@@ -276,24 +297,25 @@ TEST_P(TrunkAgainstReference, AStepIsTheSame) {
 
 TEST_P(TrunkConformance, RecomputingChangesNoBit) {
   for (const Bits bits : kAllBits) {
-    expect_same(step(geometry_, {.engine = engine_, .bits = bits, .recompute = true}),
-                step(geometry_, {.engine = engine_, .bits = bits}));
+    expect_same(step(geometry_, {.engine = engine_, .device = device_, .bits = bits, .recompute = true}),
+                step(geometry_, {.engine = engine_, .device = device_, .bits = bits}));
   }
 }
 
 TEST_P(TrunkConformance, TheNumberOfThreadsDoesNotMatter) {
   const int before = at::get_num_threads();
   at::set_num_threads(1);
-  const Tensors one = step(geometry_, {.engine = engine_});
+  const Tensors one = step(geometry_, {.engine = engine_, .device = device_});
   for (const int threads : {2, 3}) {
     at::set_num_threads(threads);
-    expect_same(step(geometry_, {.engine = engine_}), one);
+    expect_same(step(geometry_, {.engine = engine_, .device = device_}), one);
   }
   at::set_num_threads(before);
 }
 
 std::string name_of(const testing::TestParamInfo<TrunkConformance::ParamType>& instance) {
-  return std::get<0>(instance.param) + std::get<1>(instance.param).name;
+  const auto& [target, geometry] = instance.param;
+  return target.engine + geometry.name;
 }
 
 // A constant has no deviation: what a normalisation makes of it is a matter of rounding.
@@ -303,22 +325,36 @@ std::vector<Geometry> varied() {
   return geometries;
 }
 
-std::vector<std::string> all_but_the_reference() {
-  std::vector<std::string> names = engine_names();
-  std::erase(names, "simulated");
-  return names;
+std::vector<Target> on_a_cpu() {
+  std::vector<Target> targets;
+  for (const std::string& name : engine_names()) targets.push_back({name});
+  return targets;
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, TrunkConformance,
-                         testing::Combine(testing::ValuesIn(engine_names()), testing::ValuesIn(kGeometries)),
+std::vector<Target> on_a_cpu_but_the_reference() {
+  std::vector<Target> targets = on_a_cpu();
+  std::erase_if(targets, [](const Target& target) { return target.engine == "simulated"; });
+  return targets;
+}
+
+const Target kOnCuda{"simulated", "cuda"};
+
+INSTANTIATE_TEST_SUITE_P(Cpu, TrunkConformance,
+                         testing::Combine(testing::ValuesIn(on_a_cpu()), testing::ValuesIn(kGeometries)),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(Engines, TrunkAgainstAutograd,
-                         testing::Combine(testing::ValuesIn(engine_names()), testing::ValuesIn(varied())),
+INSTANTIATE_TEST_SUITE_P(Cpu, TrunkAgainstAutograd,
+                         testing::Combine(testing::ValuesIn(on_a_cpu()), testing::ValuesIn(varied())),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(Engines, TrunkAgainstReference,
-                         testing::Combine(testing::ValuesIn(all_but_the_reference()),
+INSTANTIATE_TEST_SUITE_P(Cpu, TrunkAgainstReference,
+                         testing::Combine(testing::ValuesIn(on_a_cpu_but_the_reference()),
                                           testing::ValuesIn(varied())),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(Cuda, TrunkConformance,
+                         testing::Combine(testing::Values(kOnCuda), testing::ValuesIn(kGeometries)), name_of);
+INSTANTIATE_TEST_SUITE_P(Cuda, TrunkAgainstAutograd,
+                         testing::Combine(testing::Values(kOnCuda), testing::ValuesIn(varied())), name_of);
+INSTANTIATE_TEST_SUITE_P(Cuda, TrunkAgainstReference,
+                         testing::Combine(testing::Values(kOnCuda), testing::ValuesIn(varied())), name_of);
 
 TEST(Trunk, ServesOneBackwardPass) {
   const Geometry& geometry = kGeometries[0];

@@ -132,7 +132,7 @@ LOWTIDE_SIMD void subtract_bias_of_sixteens(const PixelRun& run, std::int32_t bi
 }
 
 // The codes minus their bias, a pixel's channels up to whole quads.
-void subtract_bias(const PixelRun& run, std::int32_t bias, std::int8_t* to) {
+void subtract_bias_of_pixels(const PixelRun& run, std::int32_t bias, std::int8_t* to) {
   const std::int64_t quads = (run.channels + kQuad - 1) / kQuad;
   if (run.step == run.channels && run.channels % kQuad == 0) {
     subtract_bias(run.code, run.count * run.channels, bias, to);
@@ -260,9 +260,9 @@ void pack_pixels(const Plan& plan, const ImageCodes& image, std::int64_t first, 
     for (std::int64_t remainder = 0; remainder < plan.column_split; ++remainder) {
       const SplitColumns columns =
           split_columns(columns_within(plan), plan.left, plan.column_split, plan.split_width(), remainder);
-      subtract_bias({from + columns.source * image.pixel_step, plan.column_split * image.pixel_step,
-                     columns.count, image.channels},
-                    image.code_bias, packed + row * row_bytes + columns.packed * pixel);
+      subtract_bias_of_pixels({from + columns.source * image.pixel_step, plan.column_split * image.pixel_step,
+                               columns.count, image.channels},
+                              image.code_bias, packed + row * row_bytes + columns.packed * pixel);
     }
   }
 }
