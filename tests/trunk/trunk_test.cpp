@@ -140,7 +140,8 @@ class TrunkConformance : public testing::TestWithParam<std::tuple<Target, Geomet
   void SetUp() override {
     if (device_.is_cpu()) return;
     if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
-    at::globalContext().setAllowTF32CuDNN(false);
+    at::globalContext().setAllowTF32CuDNN(false);  // as the program has it
+    at::globalContext().setDeterministicCuDNN(true);
   }
 
   const std::shared_ptr<const Engine> engine_ = make_engine(std::get<0>(GetParam()).engine);
@@ -235,8 +236,8 @@ bool is_step_of_autograd(const Geometry& geometry, const Setting& setting, std::
   execution->engine = setting.engine;
   attach_layers(network, execution, LayerRules(std::vector<std::string>{}));
   const torch::Tensor input = input_of(geometry, setting.seed);
-  const torch::Tensor x = input.to(setting.device).requires_grad_();
   const torch::Tensor wide = input.to(torch::kDouble).requires_grad_();
+  const torch::Tensor x = input.to(setting.device).requires_grad_();
   Tensors leaves;
   torch::Tensor expected = wide;
   for (std::size_t i = 0; i < network.blocks.size(); ++i)

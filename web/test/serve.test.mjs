@@ -99,6 +99,7 @@ test("a finished run has its result", async () => {
     metric: "accuracy",
     valid: null,
     test: 0.8125,
+    eval_bits: 8,
     relative_cost: 0.04,
     gbitops: { paper: 1, actual: 2 },
     seconds: 9,
