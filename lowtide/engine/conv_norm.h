@@ -63,7 +63,7 @@ class ConvNorm {
   virtual Activation add(const at::Tensor& residual) = 0;
 
   // From the gradient at the result to the error at the convolution's output.
-  virtual NormGradients norm_gradient(const at::Tensor& gradient, const ErrorFormat& format,
+  virtual NormGradients norm_gradient(at::Tensor gradient, const ErrorFormat& format,
                                       bool wants_residual) = 0;
   virtual at::Tensor weight_gradient(const Quantized& error) = 0;
   // Added to `other`. `producer` is what made the input, where that is known: it will be handed this gradient next, and may

@@ -117,16 +117,16 @@ void PlainConvNorm::keep_for_backward() {
   if (!call_.keeps || !call_.relu) z_.reset();
 }
 
-NormGradients PlainConvNorm::norm_gradient(const at::Tensor& gradient, const ErrorFormat& format,
+NormGradients PlainConvNorm::norm_gradient(at::Tensor gradient, const ErrorFormat& format,
                                            bool wants_residual) {
-  at::Tensor masked = contiguous(gradient);
-  if (call_.relu) masked = at::threshold_backward(masked, z_, 0);
+  gradient = contiguous(gradient);
+  if (call_.relu) gradient = at::threshold_backward(gradient, z_, 0);
   z_.reset();
   if (!y_.defined()) y_ = engine_.conv2d(call_.input, call_.weight, call_.shape);
-  const PlainNorm::Gradients result = norm_->backward(contiguous(y_), masked);
+  const PlainNorm::Gradients result = norm_->backward(contiguous(y_), gradient);
   y_.reset();
   return {quantise_error(result.input, format), result.weight, result.bias,
-          wants_residual ? masked : at::Tensor()};
+          wants_residual ? gradient : at::Tensor()};
 }
 
 at::Tensor PlainConvNorm::weight_gradient(const Quantized& error) {

@@ -16,8 +16,7 @@ class PlainConvNorm final : public ConvNorm {
   Range range() override;
   Quantized encode(const Range& range, int bits) override;
   Activation add(const at::Tensor& residual) override;
-  NormGradients norm_gradient(const at::Tensor& gradient, const ErrorFormat& format,
-                              bool wants_residual) override;
+  NormGradients norm_gradient(at::Tensor gradient, const ErrorFormat& format, bool wants_residual) override;
   at::Tensor weight_gradient(const Quantized& error) override;
   at::Tensor input_gradient(const Quantized& error, const OtherGradient& other, ConvNorm* producer) override;
 

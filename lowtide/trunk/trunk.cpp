@@ -51,8 +51,8 @@ class StageCall {
 
   // From the gradient at the stage's result to the error that its convolution's gradients are made of. Those of its
   // parameters go where the stage's parameters stand among a trunk's.
-  at::Tensor norm_backward(const at::Tensor& gradient, bool wants_residual, at::Tensor* parameters) {
-    NormGradients result = passes_->norm_gradient(gradient, format_.error(), wants_residual);
+  at::Tensor norm_backward(at::Tensor gradient, bool wants_residual, at::Tensor* parameters) {
+    NormGradients result = passes_->norm_gradient(std::move(gradient), format_.error(), wants_residual);
     parameters[1] = std::move(result.weight);
     parameters[2] = std::move(result.bias);
     error_ = std::move(result.error);
@@ -120,18 +120,19 @@ class BlockCall {
     const bool has_shortcut = adds_input_ || projection_.has_value();
     std::size_t i = stages_.size() - 1;
     OtherGradient other;
-    other.value = last().norm_backward(gradient, has_shortcut, parameters + i * kParameters);
+    const at::Tensor not_owned = owns_gradient ? at::Tensor() : gradient;
+    other.value = last().norm_backward(std::move(gradient), has_shortcut, parameters + i * kParameters);
     if (projection_) {
       other =
           projection_backward(other.value, needs_input_gradient, parameters + stages_.size() * kParameters);
-    } else if (!owns_gradient && other.value.is_same(gradient)) {
+    } else if (other.value.defined() && other.value.is_same(not_owned)) {
       other.value = other.value.clone();
     }
-    gradient.reset();
     for (; i > 0; --i) {
-      const at::Tensor at_input = stages_[i].input_gradient({}, &stages_[i - 1]);
+      at::Tensor at_input = stages_[i].input_gradient({}, &stages_[i - 1]);
       stages_[i].weight_backward(parameters + i * kParameters);
-      stages_[i - 1].norm_backward(at_input, /*wants_residual=*/false, parameters + (i - 1) * kParameters);
+      stages_[i - 1].norm_backward(std::move(at_input), /*wants_residual=*/false,
+                                   parameters + (i - 1) * kParameters);
     }
     at::Tensor at_input;
     if (needs_input_gradient) {
@@ -152,9 +153,8 @@ class BlockCall {
     return projected;
   }
 
-  OtherGradient projection_backward(const at::Tensor& gradient, bool needs_input_gradient,
-                                    at::Tensor* parameters) {
-    projection_->norm_backward(gradient, /*wants_residual=*/false, parameters);
+  OtherGradient projection_backward(at::Tensor gradient, bool needs_input_gradient, at::Tensor* parameters) {
+    projection_->norm_backward(std::move(gradient), /*wants_residual=*/false, parameters);
     OtherGradient other;
     const std::int64_t stride = projection_->stage().conv->options.stride;
     if (needs_input_gradient) other = {projection_->input_gradient({}, nullptr), {stride, stride}};

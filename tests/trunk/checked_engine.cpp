@@ -113,8 +113,7 @@ class CheckedConvNorm final : public ConvNorm {
     return sum;
   }
 
-  NormGradients norm_gradient(const Tensor& gradient, const ErrorFormat& format,
-                              bool wants_residual) override {
+  NormGradients norm_gradient(Tensor gradient, const ErrorFormat& format, bool wants_residual) override {
     const Tensor passed = call_.relu ? (z_.value > 0) : torch::ones_like(z_.value, torch::kBool);
     const Tensor clear = call_.relu ? (z_.value.abs() > z_.error) : passed;
     const Tensor g = wide(gradient).where(passed, torch::zeros({}, torch::kDouble));

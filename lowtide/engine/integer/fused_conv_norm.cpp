@@ -62,7 +62,7 @@ cpu::MapBackward& FusedConvNorm::backward() {
   return *backward_;
 }
 
-NormGradients FusedConvNorm::norm_gradient(const at::Tensor& gradient, const ErrorFormat& format,
+NormGradients FusedConvNorm::norm_gradient(at::Tensor gradient, const ErrorFormat& format,
                                            bool wants_residual) {
   const ChunkEncoder::Format codes{format.bits, format.noise};
   const bool as_codes = !format.bifurcate && codes.fits();
