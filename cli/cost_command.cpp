@@ -4,6 +4,7 @@
 #include "cli/recipe_arguments.h"
 #include "lowtide/base/error.h"
 #include "lowtide/cost/summary.h"
+#include "lowtide/schedule/text.h"
 #include "lowtide/tasks/task.h"
 #include "lowtide/train/run_length.h"
 
@@ -49,7 +50,7 @@ int cost_command(int argc, char** argv) {
                            .dump(2));
     return 0;
   }
-  fmt::print("{}, {}, {} steps of {}\n\n{}\n", recipe.model.name, to_string(spec), steps,
+  fmt::print("{}, {}, {} steps of {}\n\n{}\n", recipe.model.name, shortened(to_string(spec)), steps,
              shape.items_per_step, ledger.format_table());
   const std::string against = static_line(peak_bits(spec));
   fmt::print("actual  cost {:.4f} of fp32, saving {:.2f} % against {}: each layer at the bits it runs at\n",

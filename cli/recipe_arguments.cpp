@@ -12,6 +12,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/suggest.h"
 #include "lowtide/recipe/recipe_file.h"
+#include "lowtide/recipe/table_file.h"
 #include "lowtide/schedule/text.h"
 
 namespace lowtide {
@@ -69,6 +70,8 @@ void add_recipe_options(CLI::App& app, Recipe& recipe) {
   add_recipe_file(app, "--recipe",
                   "recipe file (TOML), or the name of one that came with the program; flags win over it");
   define_recipe(app, recipe);
+  app.parse_complete_callback(
+      [&recipe] { recipe.precision.schedule = with_tables_read(recipe.precision.schedule); });
 }
 
 std::optional<int> parse_recipe(CLI::App& app, int argc, char** argv) {

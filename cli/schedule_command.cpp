@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,10 +12,12 @@
 #include "lowtide/base/json.h"
 #include "lowtide/cost/summary.h"
 #include "lowtide/io/standard_output.h"
+#include "lowtide/recipe/table_file.h"
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/schedule/plot.h"
 #include "lowtide/schedule/spec.h"
 #include "lowtide/schedule/svg.h"
+#include "lowtide/schedule/text.h"
 
 namespace lowtide {
 namespace {
@@ -28,11 +31,12 @@ constexpr const char* kHelp =
     "  deficit 3:8 grad=8 steps=1000        low for 1000 steps, then high\n"
     "  window 3:8 grad=8 from=1000 to=2000  low in [1000, 2000), else high\n"
     "  delayed 500 RR 3:8 n=8 grad=8        high for 500 steps, then RR; also 25%, and at=fp32\n"
+    "  table 8x100 5x1500 8x400 grad=8      runs of bits, or @FILE of them, or of rows step,bits\n"
     "  progressive 3,4,6,8 grad=8           the next bits when the loss stops falling\n";
 
 struct Options {
   std::string schedule;
-  std::int64_t steps = 64000;
+  std::optional<std::int64_t> steps;  // 64000, or those of a table
   bool all = false;
   bool json = false;
   std::string svg;
@@ -44,7 +48,7 @@ struct Options {
 void define(CLI::App& app, Options& options) {
   app.add_option("SCHEDULE", options.schedule, "a name, or a whole line in quotes");
   app.add_flag("--all", options.all, "compare the ten in one table");
-  app.add_option("--steps", options.steps, "training steps T (64000)");
+  app.add_option("--steps", options.steps, "training steps T (64000, or those of a table)");
   app.add_option("--bits", options.bits, "forward bits, lowest:highest (3:8), one number, or a list 3,4,6,8");
   app.add_option("--delay", options.delay, "start after so many steps, or a percentage such as 25%");
   const auto parameter = [&](const char* option, const char* key, const char* help) {
@@ -74,7 +78,7 @@ ScheduleSpec complete(const Options& options, const std::string& schedule) {
   line += schedule;
   if (!options.bits.empty()) line += fmt::format(" {}", options.bits);
   for (const auto& [key, value] : options.parameters) line += fmt::format(" {}={}", key, value);
-  return parse_schedule(line);
+  return parse_schedule(with_tables_read(line));
 }
 
 // With --all, a parameter is passed to those of the ten that have it.
@@ -89,12 +93,13 @@ ScheduleSpec complete_one_of_ten(Options options, const CyclicSchedule& cyclic) 
 struct Entry {
   ScheduleSpec spec;
   std::string group;
+  std::int64_t steps = 0;
   ScheduleSummary summary;
 };
 
 std::string display_name(const ScheduleSpec& spec) { return spec.delay ? "delayed " + spec.name : spec.name; }
 
-Json to_json(const Entry& entry, std::int64_t steps) {
+Json to_json(const Entry& entry) {
   Json runs = Json::array();
   for (const BitRun& run : entry.summary.runs) {
     // Runs are of forward bits: where only the gradient bits change, the run goes on.
@@ -108,7 +113,7 @@ Json to_json(const Entry& entry, std::int64_t steps) {
   const bool is_fp32_throughout = spec.name == "fp32";
   return {{"name", display_name(spec)},
           {"schedule", to_string(spec)},
-          {"steps", steps},
+          {"steps", entry.steps},
           {"cycles", find_cyclic(spec.name) != nullptr ? Json(spec.cycles) : Json()},
           {"q_min", is_fp32_throughout ? 0 : spec.bits.low},
           {"q_max", is_fp32_throughout ? 0 : spec.bits.high},
@@ -119,9 +124,9 @@ Json to_json(const Entry& entry, std::int64_t steps) {
           {"runs", std::move(runs)}};
 }
 
-void print_drawing(const Entry& entry, std::int64_t steps) {
+void print_drawing(const Entry& entry) {
   const ScheduleSummary& summary = entry.summary;
-  fmt::print("{}, {} steps\n\n{}\n", to_string(entry.spec), steps,
+  fmt::print("{}, {} steps\n\n{}\n", shortened(to_string(entry.spec)), entry.steps,
              text_plot(summary.runs, terminal_charset()));
   fmt::print("mean bits      {:.3f}\n", summary.mean_bits);
   fmt::print("relative cost  {:.4f}   of fp32\n", summary.relative_cost);
@@ -135,8 +140,8 @@ void print_drawing(const Entry& entry, std::int64_t steps) {
   }
 }
 
-void print_table(const std::vector<Entry>& entries, std::int64_t steps) {
-  fmt::print("{} steps, n={}, bits {}:{}, gradient bits {}\n\n", steps, entries[0].spec.cycles,
+void print_table(const std::vector<Entry>& entries) {
+  fmt::print("{} steps, n={}, bits {}:{}, gradient bits {}\n\n", entries[0].steps, entries[0].spec.cycles,
              entries[0].spec.bits.low, entries[0].spec.bits.high, entries[0].spec.grad.high);
   fmt::print("name  saving    group    mean bits  relative cost  profile\n");
   for (const Entry& entry : entries) {
@@ -151,7 +156,7 @@ void write_svg(const std::string& path, const std::vector<Entry>& entries) {
   std::vector<SchedulePicture> pictures;
   for (const Entry& entry : entries) {
     const std::string saving = fmt::format("saving {:.1f} %", 100.0 * entry.summary.saving);
-    pictures.push_back({entries.size() == 1 ? to_string(entry.spec) : display_name(entry.spec),
+    pictures.push_back({entries.size() == 1 ? shortened(to_string(entry.spec)) : display_name(entry.spec),
                         entry.group.empty() ? saving : fmt::format("{}, {}", saving, entry.group),
                         entry.summary.runs});
   }
@@ -161,7 +166,9 @@ void write_svg(const std::string& path, const std::vector<Entry>& entries) {
 std::vector<Entry> entries_of(const Options& options) {
   std::vector<Entry> entries;
   const auto add = [&](const ScheduleSpec& spec, std::string_view group) {
-    entries.push_back({spec, std::string(group), summarise(spec, options.steps)});
+    const std::int64_t own = spec.name == "table" && !spec.delay ? spec.table.steps() : 64000;
+    const std::int64_t steps = options.steps.value_or(own);
+    entries.push_back({spec, std::string(group), steps, summarise(spec, steps)});
   };
   if (!options.all) {
     add(complete(options, options.schedule), "");
@@ -187,12 +194,12 @@ int schedule_command(int argc, char** argv) {
   if (is_standard_output(options.svg)) return 0;
   if (options.json) {
     Json json = Json::array();
-    for (const Entry& entry : entries) json.push_back(to_json(entry, options.steps));
+    for (const Entry& entry : entries) json.push_back(to_json(entry));
     fmt::print("{}\n", (options.all ? json : json[0]).dump());
   } else if (options.all) {
-    print_table(entries, options.steps);
+    print_table(entries);
   } else {
-    print_drawing(entries[0], options.steps);
+    print_drawing(entries[0]);
   }
   return 0;
 }

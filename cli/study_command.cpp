@@ -13,6 +13,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/io/standard_output.h"
 #include "lowtide/recipe/recipe_file.h"
+#include "lowtide/recipe/table_file.h"
 #include "lowtide/study/analysis.h"
 #include "lowtide/study/folder.h"
 #include "lowtide/study/status.h"
@@ -71,6 +72,7 @@ std::optional<int> read_arguments(RunArguments& arguments, const std::string& ki
       ->configurable(false);
   define_study(app, arguments.study);
   if (const auto code = parse_recipe(app, argc, argv)) return code;
+  for (std::string& schedule : arguments.study.schedules) schedule = with_tables_read(schedule);
   arguments.names_seeds = app.count("--seeds") > 0;
   for (const std::string_view word : std::span(argv, static_cast<std::size_t>(argc))) {
     // A recipe's own is passed over, since every recipe has one; this one somebody meant.

@@ -11,6 +11,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/json_reason.h"
 #include "lowtide/recipe/recipe.h"
+#include "lowtide/schedule/text.h"
 #include "lowtide/train/metric.h"
 #include "lowtide/train/progress.h"
 #include "lowtide/train/run_folder.h"
@@ -44,7 +45,7 @@ std::string table(const std::vector<RunSummary>& runs, const CostMeasure& measur
   std::size_t name_width = 3, schedule_width = 8;
   for (const RunSummary& run : runs) {
     name_width = std::max(name_width, run.name.size());
-    schedule_width = std::max(schedule_width, run.schedule.size());
+    schedule_width = std::max(schedule_width, shortened(run.schedule).size());
   }
   const Metric& metric = find_metric(runs[0].metric);
   const bool has_best =
@@ -57,11 +58,12 @@ std::string table(const std::vector<RunSummary>& runs, const CostMeasure& measur
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunSummary& run = runs[i];
     const std::string valid = run.valid ? metric_text(metric, *run.valid) : "-";
-    text += fmt::format("{:<{}}  {:<{}}  {:>13}  {:>9}  {:>7.4f}  {:>14.1f}  {:>13.1f}  {:>5}  {:>12}{}\n",
-                        run.name, name_width, run.schedule, schedule_width, metric_text(metric, run.test),
-                        valid, run.cost.relative(measure.count), run.cost.gbitops_actual,
-                        run.cost.gbitops_paper, front[i] ? "yes" : "", duration_text(run.cost.seconds),
-                        has_best ? fmt::format("  {:>16}", best_text(run)) : "");
+    text +=
+        fmt::format("{:<{}}  {:<{}}  {:>13}  {:>9}  {:>7.4f}  {:>14.1f}  {:>13.1f}  {:>5}  {:>12}{}\n",
+                    run.name, name_width, shortened(run.schedule), schedule_width,
+                    metric_text(metric, run.test), valid, run.cost.relative(measure.count),
+                    run.cost.gbitops_actual, run.cost.gbitops_paper, front[i] ? "yes" : "",
+                    duration_text(run.cost.seconds), has_best ? fmt::format("  {:>16}", best_text(run)) : "");
   }
   return text;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace lowtide {
@@ -22,5 +23,6 @@ inline std::string bits_name(int bits) { return bits == 0 ? "fp32" : std::to_str
 
 constexpr int kFewestBits = 2;
 constexpr int kMostBits = 32;
+constexpr std::int64_t kMostSteps = 1'000'000'000'000'000;  // of a run: sums stay far within 64 bits
 
 }  // namespace lowtide

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "lowtide/base/error.h"
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/schedule/progressive.h"
+#include "lowtide/schedule/text.h"
 
 namespace lowtide {
 namespace {
@@ -81,6 +83,37 @@ class WindowBits final : public Schedule {
   std::int64_t to_;
 };
 
+class TableBits final : public Schedule {
+ public:
+  explicit TableBits(const ScheduleSpec& spec) {
+    std::int64_t end = 0;
+    for (const TableRun& run : spec.table.runs()) {
+      end += run.steps;
+      runs_.push_back({end, {run.bits, spec.grad.high}});
+    }
+  }
+
+  Bits at(std::int64_t step) const override { return find(step).bits; }
+  std::int64_t same_until(std::int64_t step) const override {
+    const Run& run = find(step);
+    return &run == &runs_.back() ? kForever : run.end;
+  }
+
+ private:
+  struct Run {
+    std::int64_t end = 0;  // the step after its last
+    Bits bits;
+  };
+
+  const Run& find(std::int64_t step) const {
+    const auto found = std::upper_bound(runs_.begin(), runs_.end(), step,
+                                        [](std::int64_t at, const Run& run) { return at < run.end; });
+    return found == runs_.end() ? runs_.back() : *found;
+  }
+
+  std::vector<Run> runs_;
+};
+
 class DelayedBits final : public Schedule {
  public:
   DelayedBits(Bits first, std::int64_t delay, std::unique_ptr<Schedule> inner)
@@ -109,6 +142,7 @@ std::unique_ptr<Schedule> make_undelayed(const ScheduleSpec& spec, std::int64_t 
   if (const CyclicSchedule* cyclic = find_cyclic(spec.name)) {
     return std::make_unique<CyclicBits>(*cyclic, spec, total_steps);
   }
+  if (spec.name == "table") return std::make_unique<TableBits>(spec);
   if (spec.name == "progressive") return std::make_unique<ProgressiveBits>(spec);
   const bool is_window = spec.name == "window";
   const std::int64_t to = is_window ? spec.to : spec.name == "deficit" ? spec.steps : 0;
@@ -134,7 +168,7 @@ std::unique_ptr<Schedule> make_schedule(const ScheduleSpec& spec, std::int64_t t
   try {
     check(spec, total_steps);
   } catch (const UserError& error) {
-    throw UserError(fmt::format("schedule '{}': {}", to_string(spec), error.what()));
+    throw UserError(fmt::format("schedule {}: {}", lowtide::quoted(to_string(spec)), error.what()));
   }
   const std::int64_t delay = delay_steps(spec, total_steps);
   std::unique_ptr<Schedule> schedule = make_undelayed(spec, total_steps - delay);

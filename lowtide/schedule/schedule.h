@@ -9,8 +9,6 @@
 
 namespace lowtide {
 
-constexpr std::int64_t kMostSteps = 1'000'000'000'000'000;  // of a run: sums stay far within 64 bits
-
 // Which precision each training step has.
 class Schedule {
  public:

@@ -10,33 +10,11 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/suggest.h"
 #include "lowtide/schedule/cycles.h"
+#include "lowtide/schedule/read_value.h"
 #include "lowtide/schedule/text.h"
 
 namespace lowtide {
 namespace {
-
-std::int64_t read_integer(std::string_view text) {
-  if (const auto value = parse_integer(text)) return *value;
-  throw UserError(fmt::format("{} is not a whole number", quoted(text)));
-}
-
-double read_real(std::string_view text) {
-  if (const auto value = parse_real(text)) return *value;
-  throw UserError(fmt::format("{} is not a number", quoted(text)));
-}
-
-int read_bits(std::string_view text) {
-  const auto value = parse_integer(text);
-  if (value && *value >= kFewestBits && *value <= kMostBits) return static_cast<int>(*value);
-  throw UserError(fmt::format("{} is not a number of bits; expected {} to {}{}", quoted(text), kFewestBits,
-                              kMostBits, value == 0 ? ", or the schedule fp32" : ""));
-}
-
-BitRange read_range(std::string_view text) {
-  const auto parts = split(text, ':');
-  if (parts.size() > 2) throw UserError(fmt::format("{} is not a range of bits such as 3:8", quoted(text)));
-  return {read_bits(parts.front()), read_bits(parts.back())};
-}
 
 std::string print_range(BitRange range) {
   return range.low == range.high ? fmt::format("{}", range.low) : fmt::format("{}:{}", range.low, range.high);
@@ -47,6 +25,7 @@ bool has_profile(const ScheduleSpec& spec, Profile profile) {
   return cyclic != nullptr && cyclic->profile == profile;
 }
 bool is_progressive(const ScheduleSpec& spec) { return spec.name == "progressive"; }
+bool is_table(const ScheduleSpec& spec) { return spec.name == "table"; }
 bool is_window(const ScheduleSpec& spec) { return spec.name == "window"; }
 
 // Every parameter once: which schedules have it, how it is read, how it is printed (nothing: it is the
@@ -113,6 +92,7 @@ void read_positional_bits(ScheduleSpec& spec, std::string_view text) {
     spec.bits = {spec.levels.front(), spec.levels.back()};
     return;
   }
+  if (is_table(spec)) return spec.table.append(read_table_run(text));
   spec.bits = read_range(text);
 }
 
@@ -161,16 +141,18 @@ ScheduleSpec read_words(const std::vector<std::string_view>& words) {
   for (; at < words.size(); ++at) {
     const std::size_t equals = words[at].find('=');
     const std::string_view key = equals == std::string_view::npos ? "" : words[at].substr(0, equals);
-    if (std::find(seen.begin(), seen.end(), key) != seen.end()) {
+    const bool again = std::find(seen.begin(), seen.end(), key) != seen.end();
+    if (again && !(key.empty() && is_table(spec))) {
       throw UserError(fmt::format("{} is given twice", key.empty() ? "the range of bits" : key));
     }
-    seen.push_back(key);
+    if (!again) seen.push_back(key);
     if (equals == std::string_view::npos) {
       read_positional_bits(spec, words[at]);
     } else {
       read_parameter(spec, key, words[at].substr(equals + 1));
     }
   }
+  if (!spec.table.runs().empty()) spec.bits = spec.table.bits();
   for (const Parameter& parameter : kParameters) {
     if (!parameter.required || !parameter.applies(spec)) continue;
     if (std::find(seen.begin(), seen.end(), parameter.key) == seen.end()) {
@@ -178,6 +160,11 @@ ScheduleSpec read_words(const std::vector<std::string_view>& words) {
     }
   }
   return spec;
+}
+
+std::string print_bits(const ScheduleSpec& spec) {
+  if (is_progressive(spec)) return fmt::format("{}", fmt::join(spec.levels, ","));
+  return is_table(spec) ? to_string(spec.table) : print_range(spec.bits);
 }
 
 std::string print_delay(const Delay& delay) {
@@ -204,11 +191,7 @@ ScheduleSpec parse_schedule(std::string_view text) {
 std::string to_string(const ScheduleSpec& spec) {
   std::string text = spec.delay ? print_delay(*spec.delay) : "";
   text += spec.name;
-  if (is_progressive(spec)) {
-    text += fmt::format(" {}", fmt::join(spec.levels, ","));
-  } else if (spec.name != "fp32") {
-    text += fmt::format(" {}", print_range(spec.bits));
-  }
+  if (spec.name != "fp32") text += " " + print_bits(spec);
   for (const Parameter& parameter : kParameters) {
     if (!parameter.applies(spec)) continue;
     const std::string value = parameter.print(spec);

@@ -8,6 +8,7 @@
 
 #include "lowtide/schedule/bits.h"
 #include "lowtide/schedule/profile.h"
+#include "lowtide/schedule/table.h"
 
 namespace lowtide {
 
@@ -35,6 +36,7 @@ struct Delay {
 //   deficit 3:8 grad=8 steps=1000         low for the first 1000 steps, then high
 //   window 3:8 grad=8 from=1000 to=2000   low in [1000, 2000), else high
 //   delayed 500 RR 3:8 n=8 grad=8         high for 500 steps, then RR on the rest; also `25%`, `at=fp32`
+//   table 8x100 5x1500 8x400 grad=8       8 bits for 100 steps, then 5 for 1500, then 8 for 400
 //   progressive 3,4,6,8 grad=8 window=100 threshold=0.01 patience=3
 // Gradient bits may be a range, `grad=6:8`: they then move with the forward bits.
 struct ScheduleSpec {
@@ -48,6 +50,7 @@ struct ScheduleSpec {
   std::int64_t from = 0;    // window
   std::int64_t to = 0;      // window
   std::vector<int> levels;  // progressive; bits holds its ends
+  BitTable table;           // table; bits holds its lowest and highest
   Plateau plateau;
   std::optional<Delay> delay;
 

@@ -61,6 +61,16 @@ void check_progressive(const ScheduleSpec& spec) {
          fmt::format("threshold={}; expected at least 0 and less than 1", plateau.threshold));
 }
 
+void check_table(const ScheduleSpec& spec) {
+  expect(!spec.table.runs().empty(), "table needs runs of bits such as 8x100 5x1500, or @FILE");
+  expect(spec.bits == spec.table.bits(), "table: the range of bits must be that of its runs");
+  expect(
+      spec.grad.low == spec.grad.high,
+      fmt::format(
+          "grad={}:{} needs a schedule that moves between two ends; a table has one number of gradient bits",
+          spec.grad.low, spec.grad.high));
+}
+
 void check_delay(const ScheduleSpec& spec) {
   const Delay& delay = *spec.delay;
   expect(spec.name != "fp32", "delayed fp32 is fp32");
@@ -87,6 +97,8 @@ void check(const ScheduleSpec& spec) {
     check_cyclic(spec, *cyclic);
   } else if (spec.name == "static") {
     check_static(spec);
+  } else if (spec.name == "table") {
+    check_table(spec);
   } else if (spec.name == "progressive") {
     check_progressive(spec);
   } else if (spec.name == "deficit") {
@@ -111,6 +123,10 @@ void check(const ScheduleSpec& spec, std::int64_t total_steps) {
   if (find_cyclic(spec.name) != nullptr) {
     expect(spec.cycles <= steps, fmt::format("n={} cycles in {} steps{}: a cycle needs a step at least",
                                              spec.cycles, steps, after));
+  } else if (spec.name == "table") {
+    expect(spec.table.steps() == steps,
+           fmt::format("the table has {} steps, but the run has {}{}; expected as many", spec.table.steps(),
+                       steps, after));
   } else if (spec.name == "deficit") {
     expect(spec.steps <= steps,
            fmt::format("a deficit of {} steps is longer than the {} steps{}", spec.steps, steps, after));

@@ -54,14 +54,20 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
                     [](char x, char y) { return lower(x) == lower(y); });
 }
 
-std::string quoted(std::string_view text) {
+std::string shortened(std::string_view text) {
   constexpr std::size_t kLongest = 80;
-  std::string result = "'";
+  std::string result;
   for (const char c : text.substr(0, kLongest)) {
     const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
     result += control ? ' ' : c;
   }
-  return result + (text.size() > kLongest ? "…'" : "'");
+  return result + (text.size() > kLongest ? "…" : "");
+}
+
+std::string quoted(std::string_view text) {
+  std::string result = "'";
+  result += shortened(text);
+  return result += "'";
 }
 
 }  // namespace lowtide

@@ -17,7 +17,10 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 
 bool equal_ignoring_case(std::string_view a, std::string_view b);
 
-// A user's text as it may stand in an error message: in quotes, on one line, not endless.
+// Text as it may stand on a line for people: on one line, not endless.
+std::string shortened(std::string_view text);
+
+// A user's text as it may stand in an error message: shortened, in quotes.
 std::string quoted(std::string_view text);
 
 }  // namespace lowtide

@@ -14,6 +14,7 @@
 #include "lowtide/base/whole_number.h"
 #include "lowtide/cost/summary.h"
 #include "lowtide/engine/engine.h"
+#include "lowtide/schedule/text.h"
 #include "lowtide/train/checkpoint.h"
 #include "lowtide/train/signals.h"
 
@@ -91,8 +92,9 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
 TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
   const StopSignals signals;
   open_folder(folder, resume);
-  progress_.note(fmt::format("{}: {}, {} steps of {} {}, in {}", recipe_.model.name, to_string(spec_), total_,
-                             task_->items_per_step(), task_->item_name(), folder.string()));
+  progress_.note(fmt::format("{}: {}, {} steps of {} {}, in {}", recipe_.model.name,
+                             shortened(to_string(spec_)), total_, task_->items_per_step(), task_->item_name(),
+                             folder.string()));
   progress_.note(task_->describe());
   started_ = last_log_ = last_shown_ = Clock::now();
   shown_ = read_sums();  // of a resumed run: not of this process

@@ -64,6 +64,15 @@ TEST(OtherSchedules, DelayedRefusesWhatCannotBe) {
   EXPECT_NE(error("delayed 5 fp32", 10).find("is fp32"), std::string::npos);
 }
 
+TEST(OtherSchedules, TableHasTheBitsOfItsRunsAndAsManyStepsAsTheRun) {
+  EXPECT_EQ(runs_of("table 8x2 5x3 8x1 grad=6", 6),
+            (std::vector<BitRun>{{{8, 6}, 2}, {{5, 6}, 3}, {{8, 6}, 1}}));
+  EXPECT_EQ(runs_of("delayed 4 at=fp32 table 5x2", 6), (std::vector<BitRun>{{{0, 0}, 4}, {{5, 8}, 2}}));
+  EXPECT_NE(error("table 8x2 5x3", 6).find("the table has 5 steps, but the run has 6"), std::string::npos);
+  EXPECT_NE(error("table 8x2 5x3", 4).find("the table has 5 steps, but the run has 4"), std::string::npos);
+  EXPECT_NE(error("delayed 1 table 8x2", 2).find("has 1 after the delay"), std::string::npos);
+}
+
 TEST(OtherSchedules, StatelessOnesHaveNoState) {
   const auto schedule = make_schedule(parse_schedule("RR"), 100);
   EXPECT_FALSE(schedule->is_stateful());
@@ -78,7 +87,7 @@ TEST(RunLengths, AreThoseOfEveryStep) {
        {"RR 3:8 n=8", "RTH 3:8 n=4", "LR 3:8 n=7", "LT 2:9 n=2", "CR 3:8 n=8 grad=6:8", "CT 3:8 n=1000",
         "ETV 3:8 n=6", "RTV 4:8 n=10", "ER 3:8 n=333 k=9", "ETH 3:8 n=2", "CR 8:8 n=3",
         "delayed 377 RR 3:8 n=5 grad=4:8", "delayed 10% at=fp32 static 5", "fp32", "window 3:8 from=1 to=999",
-        "deficit 3:8 steps=500", "progressive 3,4,6,8"}) {
+        "deficit 3:8 steps=500", "table 8x1 4x998 5x1", "progressive 3,4,6,8"}) {
     SCOPED_TRACE(line);
     const auto schedule = make_schedule(parse_schedule(line), 1000);
     std::vector<BitRun> expected;

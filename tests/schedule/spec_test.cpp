@@ -20,6 +20,8 @@ TEST(ScheduleSpec, CanonicalLinesPrintAsTheyWereRead) {
            "delayed 500 RR 3:8 n=8 grad=8",
            "delayed 12.5% at=fp32 static 4 grad=8",
            "delayed 0 at=16 window 3:8 grad=8 from=0 to=9223372036854775807",
+           "table 8x100 5x1500 8x400 grad=8",
+           "delayed 10% table 3x1 grad=6",
            "progressive 3,4,6,8 grad=8 window=100 threshold=0.01 patience=3",
            "delayed 10% progressive 2,32 grad=6:8 window=1 threshold=1e-09 patience=1",
        }) {
@@ -36,6 +38,7 @@ TEST(ScheduleSpec, FillsInAndMakesCanonical) {
   EXPECT_EQ(to_string(parse_schedule("static 5:5 grad=06")), "static 5 grad=6");
   EXPECT_EQ(to_string(parse_schedule("FP32")), "fp32");
   EXPECT_EQ(to_string(parse_schedule("RR c=0.90")), "RR 3:8 n=8 grad=8");
+  EXPECT_EQ(to_string(parse_schedule("TABLE 8x2 grad=6 8x3 4x5")), "table 8x5 4x5 grad=6");
   EXPECT_EQ(to_string(parse_schedule("progressive 3,8")),
             "progressive 3,8 grad=8 window=100 threshold=0.01 patience=3");
 }
@@ -43,6 +46,7 @@ TEST(ScheduleSpec, FillsInAndMakesCanonical) {
 TEST(ScheduleSpec, HighestBits) {
   EXPECT_EQ(parse_schedule("RR 3:6 grad=4:7").highest(), (Bits{6, 7}));
   EXPECT_EQ(parse_schedule("progressive 3,4,9 grad=8").highest(), (Bits{9, 8}));
+  EXPECT_EQ(parse_schedule("table 3x5 9x1 8x4").highest(), (Bits{9, 8}));
   EXPECT_EQ(parse_schedule("fp32").highest(), Bits{});
 }
 
@@ -78,6 +82,12 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"window from=3", "needs to="}, Mistake{"delayed", "delayed STEPS SCHEDULE"},
         Mistake{"delayed 500", "delayed STEPS SCHEDULE"}, Mistake{"delayed 500 at=8", "no schedule named"},
         Mistake{"delayed many RR", "not a whole number"}, Mistake{"delayed % RR", "not a number"},
+        Mistake{"table", "needs runs of bits"}, Mistake{"table 8", "'8' is not a run such as 8x100"},
+        Mistake{"table 1x5", "not a number of bits"}, Mistake{"table 8x0", "at least 1"},
+        Mistake{"table 8x-5", "at least 1"}, Mistake{"table 8x5x5", "not a whole number"},
+        Mistake{"table 8x5 n=8", "table has no parameter 'n'"}, Mistake{"table @bits.csv", "is a file"},
+        Mistake{"table 8x5 grad=6:8", "one number of gradient bits"},
+        Mistake{"table 8x999999999999999 4x2", "more than 1000000000000000 steps"},
         Mistake{"progressive", "list of bits"}, Mistake{"progressive 8", "list of bits"},
         Mistake{"progressive 3,3", "must rise"}, Mistake{"progressive 3,,8", "'' is not a number"},
         Mistake{"progressive 3,8 window=0", "at least 1"},
