@@ -6,6 +6,7 @@
 #include "lowtide/cost/summary.h"
 #include "lowtide/schedule/text.h"
 #include "lowtide/tasks/task.h"
+#include "lowtide/train/learning_rate.h"
 #include "lowtide/train/run_length.h"
 
 namespace lowtide {
@@ -22,7 +23,7 @@ int cost_command(int argc, char** argv) {
   const TaskShape shape = shape_of_task(recipe);
   const ScheduleSpec spec = schedule_of(recipe.precision);
   const std::int64_t steps = total_steps(recipe.training, shape.steps_per_epoch);
-  const ScheduleSummary summary = summarise(spec, steps);
+  const ScheduleSummary summary = summarise(spec, steps, rates_of(recipe.training, steps));
   constexpr std::int64_t kMostItems = std::int64_t{1} << 56;  // of the ledger
   if (shape.items_per_step > kMostItems / steps) {
     throw UserError(fmt::format("{} steps of {} are more than can be counted; expected at most {} in all",

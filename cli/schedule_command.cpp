@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "cli/parse.h"
 #include "lowtide/base/error.h"
 #include "lowtide/base/json.h"
+#include "lowtide/base/suggest.h"
 #include "lowtide/cost/summary.h"
 #include "lowtide/io/standard_output.h"
 #include "lowtide/recipe/table_file.h"
@@ -18,6 +20,7 @@
 #include "lowtide/schedule/spec.h"
 #include "lowtide/schedule/svg.h"
 #include "lowtide/schedule/text.h"
+#include "lowtide/train/learning_rate.h"
 
 namespace lowtide {
 namespace {
@@ -32,7 +35,16 @@ constexpr const char* kHelp =
     "  window 3:8 grad=8 from=1000 to=2000  low in [1000, 2000), else high\n"
     "  delayed 500 RR 3:8 n=8 grad=8        high for 500 steps, then RR; also 25%, and at=fp32\n"
     "  table 8x100 5x1500 8x400 grad=8      runs of bits, or @FILE of them, or of rows step,bits\n"
-    "  progressive 3,4,6,8 grad=8           the next bits when the loss stops falling\n";
+    "  matched 3:8 grad=8 budget=0.63       low where the learning rate is high (--lr-schedule ...)\n"
+    "  progressive 3,4,6,8 grad=8           the next bits when the loss stops falling\n"
+    "\n"
+    "budget=0.63 on static, matched and the ten: bit operations of the whole run, as a share of static at "
+    "the\n"
+    "highest bits. grad=(LR 6:8 n=2): gradient bits on a schedule of their own. At the end of a line, but "
+    "not of\n"
+    "progressive: then 32 last=5%, the last steps' forward pass in fp32; then fp32 last=5%, gradients too.\n";
+
+constexpr const char* kRates = "steps|cosine|linear|inverse-sqrt|constant";
 
 struct Options {
   std::string schedule;
@@ -42,6 +54,7 @@ struct Options {
   std::string svg;
   std::string bits;
   std::string delay;
+  TrainingOptions training;                                     // its learning rate, which `matched` follows
   std::vector<std::pair<std::string, std::string>> parameters;  // key of the schedule's line, value
 };
 
@@ -67,6 +80,17 @@ void define(CLI::App& app, Options& options) {
   parameter("--window", "window", "progressive: losses averaged at a time (100)");
   parameter("--threshold", "threshold", "progressive: relative fall that counts as falling (0.01)");
   parameter("--patience", "patience", "progressive: averages without a fall before climbing (3)");
+  parameter("--budget", "budget", "static, matched, the ten: share of what static at the highest bits costs");
+  parameter("--alpha", "alpha", "matched: half of it is the bits that halving the learning rate adds (1)");
+  TrainingOptions& training = options.training;
+  app.add_option("--lr-schedule", training.lr_schedule, "matched: the recipe's")
+      ->type_name(kRates)
+      ->capture_default_str();
+  app.add_option("--lr-steps", training.lr_steps, "matched: the recipe's");
+  app.add_option("--lr-gamma", training.lr_gamma, "matched: the recipe's");
+  app.add_option("--lr-final", training.lr_final, "matched: the recipe's");
+  app.add_option("--lr-delay", training.lr_delay, "matched: the recipe's");
+  app.add_option("--warmup", training.warmup, "matched: the recipe's");
   app.add_flag("--json", options.json, "print JSON: mean bits, cost, saving (0 to 1), runs of [bits, steps]");
   app.add_option("--svg", options.svg, "write a picture to this file; -: standard output, and nothing else")
       ->type_name("FILE");
@@ -131,6 +155,11 @@ void print_drawing(const Entry& entry) {
   fmt::print("mean bits      {:.3f}\n", summary.mean_bits);
   fmt::print("relative cost  {:.4f}   of fp32\n", summary.relative_cost);
   if (to_string(entry.spec) == "fp32") return;
+  if (entry.spec.budget) {
+    const Bits highest = entry.spec.highest();
+    fmt::print("budget         {:.4f}   of {}, spent {:.6f}\n", *entry.spec.budget, static_line(highest),
+               summary.relative_cost / relative_cost(highest));
+  }
   fmt::print("saving         {:.2f} %  against {}\n", 100.0 * summary.saving,
              static_line(peak_bits(entry.spec)));
   if (entry.spec.name == "progressive") {
@@ -168,7 +197,8 @@ std::vector<Entry> entries_of(const Options& options) {
   const auto add = [&](const ScheduleSpec& spec, std::string_view group) {
     const std::int64_t own = spec.name == "table" && !spec.delay ? spec.table.steps() : 64000;
     const std::int64_t steps = options.steps.value_or(own);
-    entries.push_back({spec, std::string(group), steps, summarise(spec, steps)});
+    entries.push_back({spec, std::string(group), steps,
+                       summarise(spec, steps, rates_of(options.training, std::max<std::int64_t>(1, steps)))});
   };
   if (!options.all) {
     add(complete(options, options.schedule), "");
@@ -189,6 +219,7 @@ int schedule_command(int argc, char** argv) {
   if (options.all != options.schedule.empty()) {
     throw UserError("schedule: name one schedule, or say --all; see `lowtide schedule --help`");
   }
+  expect_choice("lr-schedule", options.training.lr_schedule, kRates);
   const std::vector<Entry> entries = entries_of(options);
   if (!options.svg.empty()) write_svg(options.svg, entries);
   if (is_standard_output(options.svg)) return 0;

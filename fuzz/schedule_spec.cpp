@@ -13,12 +13,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const ScheduleSpec spec = parse_schedule(deepened(data, size));
     LOWTIDE_CHECK(parse_schedule(to_string(spec)) == spec, to_string(spec));
     constexpr std::int64_t kSteps = 1000;
-    const auto schedule = make_schedule(spec, kSteps);
+    const auto schedule =
+        make_schedule(spec, kSteps, [](std::int64_t step) { return 1.0 / static_cast<double>(step + 1); });
     const Bits highest = spec.highest();
-    for (std::int64_t step = delay_steps(spec, kSteps); step < kSteps; step += 37) {
+    for (std::int64_t step = delay_steps(spec, kSteps); step < kSteps - tail_steps(spec, kSteps);
+         step += 37) {
       const Bits bits = schedule->at(step);
       LOWTIDE_CHECK(bits.forward <= highest.forward && bits.backward <= highest.backward, to_string(spec));
-      LOWTIDE_CHECK(is_fp32(highest) || (bits.forward >= spec.bits.low && bits.backward >= spec.grad.low),
+      LOWTIDE_CHECK(is_fp32(highest) || (bits.forward >= (spec.budget ? kFewestBits : spec.bits.low) &&
+                                         bits.backward >= spec.grad.low),
                     to_string(spec));
     }
   } catch (const UserError&) {

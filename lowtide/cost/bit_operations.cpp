@@ -17,12 +17,8 @@ BitOperations bit_operations(Bits bits, Count macs) {
   return {qf * qf * macs, qf * qb * macs, qf * qb * macs};
 }
 
-std::int64_t relative_cost_numerator(Bits bits) {
-  return static_cast<std::int64_t>(bit_operations(bits).total());
-}
-
 double relative_cost(Bits bits) {
-  return static_cast<double>(relative_cost_numerator(bits)) / static_cast<double>(kRelativeCostDenominator);
+  return static_cast<double>(step_cost(bits)) / static_cast<double>(kRelativeCostDenominator);
 }
 
 double gbitops(Count count) { return static_cast<double>(count) / 1e9; }

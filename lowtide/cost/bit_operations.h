@@ -26,10 +26,9 @@ struct BitOperations {
 // them.
 BitOperations bit_operations(Bits bits, Count macs = 1);
 
-// The cost of a step relative to fp32, as the papers print it: (qf² + 2·qf·qb) / (3·32²). The numerator is
-// exact.
+// The cost of a step relative to fp32, as the papers print it: (qf² + 2·qf·qb) / (3·32²), the numerator
+// being step_cost.
 constexpr std::int64_t kRelativeCostDenominator = std::int64_t{3} * 32 * 32;
-std::int64_t relative_cost_numerator(Bits bits);
 double relative_cost(Bits bits);
 
 double gbitops(Count count);  // for people; the exact number is for files

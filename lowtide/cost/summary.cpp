@@ -12,30 +12,32 @@ ScheduleSummary summarise(const std::vector<BitRun>& runs, Bits peak) {
     const auto count = static_cast<Count>(run.count);
     steps += count;
     bits += count * static_cast<Count>(width(run.bits.forward));
-    cost += count * static_cast<Count>(relative_cost_numerator(run.bits));
+    cost += count * static_cast<Count>(step_cost(run.bits));
   }
   ScheduleSummary summary;
   summary.runs = runs;
   if (steps == 0) return summary;
   // Sums are exact; each figure is rounded once, at its division.
-  const Count static_cost = steps * static_cast<Count>(relative_cost_numerator(peak));
+  const Count static_cost = steps * static_cast<Count>(step_cost(peak));
   summary.mean_bits = static_cast<double>(bits) / static_cast<double>(steps);
   summary.relative_cost = static_cast<double>(cost) / static_cast<double>(steps * kRelativeCostDenominator);
   summary.saving = 1.0 - static_cast<double>(cost) / static_cast<double>(static_cost);
   return summary;
 }
 
-ScheduleSummary summarise(const ScheduleSpec& spec, std::int64_t total_steps) {
-  return summarise(run_lengths(*make_schedule(spec, total_steps), total_steps), peak_bits(spec));
+ScheduleSummary summarise(const ScheduleSpec& spec, std::int64_t total_steps, const Rates& rates) {
+  return summarise(run_lengths(*make_schedule(spec, total_steps, rates), total_steps), peak_bits(spec));
 }
 
 Bits peak_bits(const ScheduleSpec& spec) {
-  const Bits highest = spec.highest();
-  if (!spec.delay || !spec.delay->bits) return highest;
-  const Delay& delay = *spec.delay;
-  const bool occurs = delay.percent ? *delay.percent > 0 : delay.steps > 0;
-  if (!occurs || width(*delay.bits) <= width(highest.forward)) return highest;
-  return *delay.bits == 0 ? Bits{} : Bits{*delay.bits, highest.backward};
+  Bits peak = spec.highest();
+  for (const std::optional<Part>& part : {spec.delay, spec.tail}) {
+    if (!part) continue;
+    const bool occurs = part->percent ? *part->percent > 0 : part->steps > 0;
+    const Bits bits = part_bits(*part, spec.highest());
+    if (occurs && width(bits.forward) > width(peak.forward)) peak = bits;
+  }
+  return peak;
 }
 
 double relative_cost(const BitOperations& count, Count macs) {

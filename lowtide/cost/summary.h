@@ -17,9 +17,9 @@ struct ScheduleSummary {
   std::vector<BitRun> runs;
 };
 ScheduleSummary summarise(const std::vector<BitRun>& runs, Bits peak);
-ScheduleSummary summarise(const ScheduleSpec& spec, std::int64_t total_steps);
+ScheduleSummary summarise(const ScheduleSpec& spec, std::int64_t total_steps, const Rates& rates = {});
 
-// The highest bits that occur, those of a delay included: what a saving is told against. Not always what the
+// The highest bits that occur, those of a delay and a tail included: what a saving is told against. Not always what the
 // model is evaluated at: `delayed 500 at=8 static 5` ends at 5 bits.
 Bits peak_bits(const ScheduleSpec& spec);
 // Bit operations relative to those of the same MACs in fp32.

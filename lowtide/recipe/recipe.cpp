@@ -31,7 +31,7 @@ ScheduleSpec schedule_of(const PrecisionOptions& p) {
 
 Bits evaluation_bits(const PrecisionOptions& precision) {
   if (precision.eval_bits >= 0) return {precision.eval_bits, precision.eval_bits};
-  return schedule_of(precision).highest();
+  return schedule_of(precision).last();
 }
 
 }  // namespace lowtide

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "lowtide/base/error.h"
+#include "lowtide/schedule/budget.h"
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/schedule/progressive.h"
 #include "lowtide/schedule/text.h"
@@ -114,31 +116,89 @@ class TableBits final : public Schedule {
   std::vector<Run> runs_;
 };
 
-class DelayedBits final : public Schedule {
+// Bits that were computed for every step.
+class ListedBits final : public Schedule {
  public:
-  DelayedBits(Bits first, std::int64_t delay, std::unique_ptr<Schedule> inner)
-      : first_(first), delay_(delay), inner_(std::move(inner)) {}
+  ListedBits(std::vector<std::uint8_t> forward, std::vector<std::uint8_t> backward)
+      : forward_(std::move(forward)), backward_(std::move(backward)) {}
 
-  Bits at(std::int64_t step) const override { return step < delay_ ? first_ : inner_->at(step - delay_); }
+  Bits at(std::int64_t step) const override {
+    const auto i = static_cast<std::size_t>(std::clamp<std::int64_t>(step, 0, steps() - 1));
+    return {forward_[i], backward_[i]};
+  }
   std::int64_t same_until(std::int64_t step) const override {
-    if (step < delay_) return delay_;
-    const std::int64_t inner = inner_->same_until(step - delay_);
-    return inner == kForever ? kForever : inner + delay_;
+    std::int64_t end = step + 1;
+    while (end < steps() && at(end) == at(step)) ++end;
+    return end < steps() ? end : kForever;
+  }
+
+ private:
+  std::int64_t steps() const { return static_cast<std::int64_t>(forward_.size()); }
+
+  std::vector<std::uint8_t> forward_, backward_;
+};
+
+// Forward bits of one schedule, gradient bits of another.
+class PairedBits final : public Schedule {
+ public:
+  PairedBits(std::unique_ptr<Schedule> forward, std::unique_ptr<Schedule> gradient)
+      : forward_(std::move(forward)), gradient_(std::move(gradient)) {}
+
+  Bits at(std::int64_t step) const override {
+    return {forward_->at(step).forward, gradient_->at(step).forward};
+  }
+  std::int64_t same_until(std::int64_t step) const override {
+    return std::min(forward_->same_until(step), gradient_->same_until(step));
+  }
+
+ private:
+  std::unique_ptr<Schedule> forward_, gradient_;
+};
+
+// A schedule between a delay and a tail.
+class FramedBits final : public Schedule {
+ public:
+  struct Frame {
+    std::int64_t delay = 0;
+    Bits first;
+    std::int64_t tail_from = 0;
+    Bits last;
+  };
+  FramedBits(const Frame& frame, std::unique_ptr<Schedule> inner) : frame_(frame), inner_(std::move(inner)) {}
+
+  Bits at(std::int64_t step) const override {
+    if (step < frame_.delay) return frame_.first;
+    return step < frame_.tail_from ? inner_->at(step - frame_.delay) : frame_.last;
+  }
+  std::int64_t same_until(std::int64_t step) const override {
+    if (step < frame_.delay) return frame_.delay;
+    if (step >= frame_.tail_from) return kForever;
+    const std::int64_t inner = inner_->same_until(step - frame_.delay);
+    return inner >= frame_.tail_from - frame_.delay ? frame_.tail_from : inner + frame_.delay;
   }
   void observe(std::int64_t step, double loss) override {
-    if (step >= delay_) inner_->observe(step - delay_, loss);
+    if (step >= frame_.delay) inner_->observe(step - frame_.delay, loss);
   }
   bool is_stateful() const override { return inner_->is_stateful(); }
   Json state() const override { return inner_->state(); }
   void restore(const Json& state) override { inner_->restore(state); }
 
  private:
-  Bits first_;
-  std::int64_t delay_;
+  Frame frame_;
   std::unique_ptr<Schedule> inner_;
 };
 
-std::unique_ptr<Schedule> make_undelayed(const ScheduleSpec& spec, std::int64_t total_steps) {
+FramedBits::Frame frame_of(const ScheduleSpec& spec, std::int64_t total_steps) {
+  FramedBits::Frame frame;
+  frame.delay = delay_steps(spec, total_steps);
+  if (spec.delay) frame.first = part_bits(*spec.delay, spec.highest());
+  frame.tail_from = spec.tail ? total_steps - tail_steps(spec, total_steps) : kForever;
+  frame.last = spec.last();
+  return frame;
+}
+
+// Without a budget, delay and tail.
+std::unique_ptr<Schedule> make_plain(const ScheduleSpec& spec, std::int64_t total_steps) {
   if (const CyclicSchedule* cyclic = find_cyclic(spec.name)) {
     return std::make_unique<CyclicBits>(*cyclic, spec, total_steps);
   }
@@ -150,11 +210,68 @@ std::unique_ptr<Schedule> make_undelayed(const ScheduleSpec& spec, std::int64_t 
                                       is_window ? spec.from : 0, to);
 }
 
-// A first part in fp32 has its gradients in fp32 too.
-Bits first_bits(const ScheduleSpec& spec) {
-  const Bits highest = spec.highest();
-  if (!spec.delay->bits) return highest;
-  return *spec.delay->bits == 0 ? Bits{} : Bits{*spec.delay->bits, highest.backward};
+// The forward bits that a schedule with a budget wants, as real numbers, up to a constant.
+std::function<double(std::int64_t)> wanted_bits(const ScheduleSpec& spec, std::int64_t steps,
+                                                const Rates& rates, std::int64_t first_step) {
+  if (spec.name == "static") return [](std::int64_t) { return 0.0; };
+  if (const CyclicSchedule* cyclic = find_cyclic(spec.name)) {
+    return [=](std::int64_t step) {
+      return value_at(cyclic->profile, cyclic->shape, {spec.k, spec.c}, position(step, spec.cycles, steps),
+                      spec.bits);
+    };
+  }
+  if (!rates) {
+    throw UserError(
+        "matched follows the learning rate of a recipe, which must be known beforehand; expected another "
+        "lr-schedule "
+        "than plateau");
+  }
+  double highest = 0.0;
+  for (std::int64_t step = 0; step < steps; ++step) highest = std::max(highest, rates(first_step + step));
+  // Noise of rounding goes as 4^-bits, that of SGD as its rate: alpha = 1 keeps their ratio. A rate of 0 wants the most.
+  return [=, alpha = spec.alpha](std::int64_t step) {
+    const double rate = rates(first_step + step);
+    return rate > 0.0 ? alpha / 2 * std::log2(highest / rate) : alpha * kMostBits;
+  };
+}
+
+// The budget that is left between delay and tail, or UserError with the range that is possible.
+std::int64_t budget_between(const ScheduleSpec& spec, const Spending& spending, std::int64_t total_steps) {
+  const FramedBits::Frame frame = frame_of(spec, total_steps);
+  const std::int64_t fixed =
+      frame.delay * step_cost(frame.first) + tail_steps(spec, total_steps) * step_cost(frame.last);
+  const auto whole = static_cast<double>(total_steps) * static_cast<double>(step_cost(spec.highest()));
+  // 0.63 · 2000 · 192 is a whole number, which floating point may miss by its last bit.
+  const auto budget = static_cast<std::int64_t>(std::floor(*spec.budget * whole * (1 + 1e-12)));
+  const std::int64_t least = fixed + spending.cost_at(spending.range.low);
+  const std::int64_t most = fixed + spending.cost_at(spending.range.high);
+  if (budget < least || budget > most) {
+    throw UserError(fmt::format(
+        "budget={} of static {} grad={} cannot be met by {} to {} bits; possible is {:.4f} to {:.4f}",
+        *spec.budget, spec.bits.high, spec.grad.high, spending.range.low, spending.range.high,
+        std::ceil(static_cast<double>(least) / whole * 1e4 - 1e-6) / 1e4,
+        std::floor(static_cast<double>(most) / whole * 1e4 + 1e-6) / 1e4));
+  }
+  return budget - fixed;
+}
+
+// `total_steps` of the run, `steps` of them between delay and tail.
+std::unique_ptr<Schedule> make_budgeted(const ScheduleSpec& spec, std::int64_t total_steps,
+                                        std::int64_t steps, const Rates& rates) {
+  ScheduleSpec of_gradients = spec.grad_line.empty() ? spec : spec.grad_line[0];
+  if (spec.grad_line.empty()) of_gradients.bits = spec.grad;
+  const bool moves = spec.grad.low != spec.grad.high;
+  const std::unique_ptr<Schedule> backward = moves ? make_plain(of_gradients, steps) : nullptr;
+  const auto wanted = wanted_bits(spec, steps, rates, delay_steps(spec, total_steps));
+  Spending spending{.wanted = {}, .gradient = {}, .range = spec.bits};
+  if (spec.name == "static") spending.range.low = kFewestBits;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    spending.wanted.push_back(to_fixed(wanted(step)));
+    spending.gradient.push_back(
+        static_cast<std::uint8_t>(moves ? backward->at(step).forward : spec.grad.high));
+  }
+  std::vector<std::uint8_t> forward = spend(spending, budget_between(spec, spending, total_steps));
+  return std::make_unique<ListedBits>(std::move(forward), std::move(spending.gradient));
 }
 
 }  // namespace
@@ -164,16 +281,20 @@ bool Schedule::is_stateful() const { return false; }
 Json Schedule::state() const { return Json::object(); }
 void Schedule::restore(const Json&) {}
 
-std::unique_ptr<Schedule> make_schedule(const ScheduleSpec& spec, std::int64_t total_steps) {
+std::unique_ptr<Schedule> make_schedule(const ScheduleSpec& spec, std::int64_t total_steps,
+                                        const Rates& rates) {
   try {
     check(spec, total_steps);
+    const std::int64_t steps = total_steps - delay_steps(spec, total_steps) - tail_steps(spec, total_steps);
+    std::unique_ptr<Schedule> schedule =
+        spec.budget ? make_budgeted(spec, total_steps, steps, rates) : make_plain(spec, steps);
+    if (!spec.grad_line.empty() && !spec.budget)
+      schedule = std::make_unique<PairedBits>(std::move(schedule), make_plain(spec.grad_line[0], steps));
+    if (!spec.delay && !spec.tail) return schedule;
+    return std::make_unique<FramedBits>(frame_of(spec, total_steps), std::move(schedule));
   } catch (const UserError& error) {
     throw UserError(fmt::format("schedule {}: {}", lowtide::quoted(to_string(spec)), error.what()));
   }
-  const std::int64_t delay = delay_steps(spec, total_steps);
-  std::unique_ptr<Schedule> schedule = make_undelayed(spec, total_steps - delay);
-  if (!spec.delay) return schedule;
-  return std::make_unique<DelayedBits>(first_bits(spec), delay, std::move(schedule));
 }
 
 }  // namespace lowtide

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "lowtide/base/json.h"
@@ -30,7 +31,11 @@ class Schedule {
   virtual void restore(const Json& state);
 };
 
-// Throws UserError, with the reason, if the schedule is not possible in so many steps.
-std::unique_ptr<Schedule> make_schedule(const ScheduleSpec& spec, std::int64_t total_steps);
+// The learning rate of a step, where it is known beforehand.
+using Rates = std::function<double(std::int64_t step)>;
+
+// Throws UserError, with the reason, if the schedule is not possible in so many steps. Only `matched` needs rates.
+std::unique_ptr<Schedule> make_schedule(const ScheduleSpec& spec, std::int64_t total_steps,
+                                        const Rates& rates = {});
 
 }  // namespace lowtide

@@ -38,6 +38,18 @@ struct Parameter {
   std::string (*print)(const ScheduleSpec&);
 };
 
+// Schedules that can be shifted up and down, and so meet a budget.
+bool can_have_budget(const ScheduleSpec& spec) {
+  return !spec.is_grad_line &&
+         (spec.name == "static" || spec.name == "matched" || find_cyclic(spec.name) != nullptr);
+}
+
+void read_grad(ScheduleSpec& spec, std::string_view text);
+
+std::string print_grad(const ScheduleSpec& spec) {
+  return spec.grad_line.empty() ? print_range(spec.grad) : "(" + to_string(spec.grad_line[0]) + ")";
+}
+
 using Spec = ScheduleSpec;
 using Text = std::string_view;
 
@@ -45,15 +57,19 @@ const std::array kParameters{
     Parameter{"n", false, [](const Spec& s) { return find_cyclic(s.name) != nullptr; },
               [](Spec& s, Text text) { s.cycles = read_integer(text); },
               [](const Spec& s) { return fmt::format("{}", s.cycles); }},
-    Parameter{"grad", false, [](const Spec& s) { return s.name != "fp32"; },
-              [](Spec& s, Text text) { s.grad = read_range(text); },
-              [](const Spec& s) { return print_range(s.grad); }},
+    Parameter{"grad", false, [](const Spec& s) { return s.name != "fp32" && !s.is_grad_line; }, read_grad,
+              print_grad},
     Parameter{"k", false, [](const Spec& s) { return has_profile(s, Profile::kExponential); },
               [](Spec& s, Text text) { s.k = read_real(text); },
               [](const Spec& s) { return s.k == Spec{}.k ? "" : fmt::format("{}", s.k); }},
     Parameter{"c", false, [](const Spec& s) { return has_profile(s, Profile::kRex); },
               [](Spec& s, Text text) { s.c = read_real(text); },
               [](const Spec& s) { return s.c == Spec{}.c ? "" : fmt::format("{}", s.c); }},
+    Parameter{"alpha", false, [](const Spec& s) { return s.name == "matched"; },
+              [](Spec& s, Text text) { s.alpha = read_real(text); },
+              [](const Spec& s) { return s.alpha == Spec{}.alpha ? "" : fmt::format("{}", s.alpha); }},
+    Parameter{"budget", false, can_have_budget, [](Spec& s, Text text) { s.budget = read_real(text); },
+              [](const Spec& s) { return s.budget ? fmt::format("{}", *s.budget) : ""; }},
     Parameter{"steps", true, [](const Spec& s) { return s.name == "deficit"; },
               [](Spec& s, Text text) { s.steps = read_integer(text); },
               [](const Spec& s) { return fmt::format("{}", s.steps); }},
@@ -113,25 +129,63 @@ void read_parameter(ScheduleSpec& spec, std::string_view key, std::string_view v
                               known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
 }
 
+void read_length(Part& part, std::string_view text) {
+  if (text.ends_with('%')) {
+    part.percent = read_real(text.substr(0, text.size() - 1));
+  } else {
+    part.steps = read_integer(text);
+  }
+}
+
+int read_bits_or_fp32(std::string_view text) {
+  return equal_ignoring_case(text, "fp32") ? 0 : read_bits(text);
+}
+
 // Reads `DELAY [at=BITS|fp32]` and returns how many words it took.
 std::size_t read_delay(ScheduleSpec& spec, const std::vector<std::string_view>& words, std::size_t at) {
   if (at + 1 >= words.size()) throw UserError("expected delayed STEPS SCHEDULE or delayed PERCENT% SCHEDULE");
-  Delay delay;
-  const std::string_view length = words[at];
-  if (length.ends_with('%')) {
-    delay.percent = read_real(length.substr(0, length.size() - 1));
-  } else {
-    delay.steps = read_integer(length);
-  }
+  Part delay;
+  read_length(delay, words[at]);
   const std::string_view next = words[at + 1];
   const bool names_bits = next.starts_with("at=");
-  if (names_bits) delay.bits = equal_ignoring_case(next.substr(3), "fp32") ? 0 : read_bits(next.substr(3));
+  if (names_bits) delay.bits = read_bits_or_fp32(next.substr(3));
   spec.delay = delay;
   return names_bits ? 2 : 1;
 }
 
-ScheduleSpec read_words(const std::vector<std::string_view>& words) {
+// Words, where what is in brackets is part of one: grad=(LR 6:8 n=2).
+std::vector<std::string_view> split_line(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (const std::string_view word : split_words(text)) {
+    const bool inside = !words.empty() && std::count(words.back().begin(), words.back().end(), '(') >
+                                              std::count(words.back().begin(), words.back().end(), ')');
+    if (!inside) {
+      words.push_back(word);
+    } else {
+      words.back() = {words.back().data(),
+                      static_cast<std::size_t>(word.data() + word.size() - words.back().data())};
+    }
+  }
+  return words;
+}
+
+// Reads `then BITS|fp32 last=STEPS|PERCENT%` off the end of the words.
+void read_tail(ScheduleSpec& spec, std::vector<std::string_view>& words) {
+  const auto then =
+      std::find_if(words.begin(), words.end(), [](auto word) { return equal_ignoring_case(word, "then"); });
+  if (then == words.end()) return;
+  if (words.end() - then != 3 || !then[2].starts_with("last="))
+    throw UserError("expected then BITS last=STEPS or then fp32 last=PERCENT% at the end");
+  spec.tail.emplace();
+  spec.tail->bits = read_bits_or_fp32(then[1]);
+  read_length(*spec.tail, then[2].substr(5));
+  words.erase(then, words.end());
+}
+
+ScheduleSpec read_words(std::vector<std::string_view> words, bool is_grad_line = false) {
   ScheduleSpec spec;
+  spec.is_grad_line = is_grad_line;
+  read_tail(spec, words);
   std::size_t at = 0;
   if (!words.empty() && equal_ignoring_case(words[0], "delayed")) at = 1 + read_delay(spec, words, 1);
   if (at == words.size()) throw UserError("no schedule named; expected a line such as RR 3:8 n=8 grad=8");
@@ -162,25 +216,47 @@ ScheduleSpec read_words(const std::vector<std::string_view>& words) {
   return spec;
 }
 
+void read_grad(ScheduleSpec& spec, std::string_view text) {
+  if (!text.starts_with('(')) {
+    spec.grad = read_range(text);
+    return;
+  }
+  if (!text.ends_with(')')) throw UserError(fmt::format("{} has no closing bracket", quoted(text)));
+  spec.grad_line = {read_words(split_line(text.substr(1, text.size() - 2)), true)};
+  spec.grad = spec.grad_line[0].bits;
+}
+
 std::string print_bits(const ScheduleSpec& spec) {
   if (is_progressive(spec)) return fmt::format("{}", fmt::join(spec.levels, ","));
   return is_table(spec) ? to_string(spec.table) : print_range(spec.bits);
 }
 
-std::string print_delay(const Delay& delay) {
-  const std::string length =
-      delay.percent ? fmt::format("{}%", *delay.percent) : fmt::format("{}", delay.steps);
+std::string print_length(const Part& part) {
+  return part.percent ? fmt::format("{}%", *part.percent) : fmt::format("{}", part.steps);
+}
+
+std::string print_bits_or_fp32(int bits) { return bits == 0 ? "fp32" : fmt::format("{}", bits); }
+
+std::string print_delay(const Part& delay) {
+  const std::string length = print_length(delay);
   if (!delay.bits) return fmt::format("delayed {} ", length);
-  return fmt::format("delayed {} at={} ", length, *delay.bits == 0 ? "fp32" : fmt::format("{}", *delay.bits));
+  return fmt::format("delayed {} at={} ", length, print_bits_or_fp32(*delay.bits));
 }
 
 }  // namespace
 
 Bits ScheduleSpec::highest() const { return name == "fp32" ? Bits{} : Bits{bits.high, grad.high}; }
 
+Bits part_bits(const Part& part, Bits highest) {
+  if (!part.bits) return highest;
+  return *part.bits == 0 ? Bits{} : Bits{*part.bits, highest.backward};
+}
+
+Bits ScheduleSpec::last() const { return tail ? part_bits(*tail, highest()) : highest(); }
+
 ScheduleSpec parse_schedule(std::string_view text) {
   try {
-    ScheduleSpec spec = read_words(split_words(text));
+    ScheduleSpec spec = read_words(split_line(text));
     check(spec);
     return spec;
   } catch (const UserError& error) {
@@ -197,6 +273,8 @@ std::string to_string(const ScheduleSpec& spec) {
     const std::string value = parameter.print(spec);
     if (!value.empty()) text += fmt::format(" {}={}", parameter.key, value);
   }
+  if (spec.tail)
+    text += fmt::format(" then {} last={}", print_bits_or_fp32(*spec.tail->bits), print_length(*spec.tail));
   return text;
 }
 

@@ -21,13 +21,13 @@ struct Plateau {
   bool operator==(const Plateau&) const = default;
 };
 
-// The first part of a delayed schedule: its length in steps, or in percent of all steps, and its bits (0:
-// fp32), or the highest bits of the schedule that follows.
-struct Delay {
+// The first part of a delayed schedule, or the tail of one: its length in steps, or in percent of all steps, and its
+// bits (0: fp32), or the highest bits of the schedule beside it.
+struct Part {
   std::int64_t steps = 0;
   std::optional<double> percent;
   std::optional<int> bits;
-  bool operator==(const Delay&) const = default;
+  bool operator==(const Part&) const = default;
 };
 
 // What a recipe says about precision. One line of text, and back:
@@ -38,7 +38,10 @@ struct Delay {
 //   delayed 500 RR 3:8 n=8 grad=8         high for 500 steps, then RR on the rest; also `25%`, `at=fp32`
 //   table 8x100 5x1500 8x400 grad=8       8 bits for 100 steps, then 5 for 1500, then 8 for 400
 //   progressive 3,4,6,8 grad=8 window=100 threshold=0.01 patience=3
-// Gradient bits may be a range, `grad=6:8`: they then move with the forward bits.
+//   matched 3:8 grad=8 budget=0.63        low where the learning rate is high; also alpha=
+// Gradient bits may be a range, `grad=6:8`: they then move with the forward bits. Or they have a schedule of their own,
+// `grad=(LR 6:8 n=2)`. A budget, `budget=0.63`, is a share of what static at the highest bits costs. All but progressive may
+// end otherwise: `then fp32 last=5%` (forward and gradients), `then 32 last=5%` (forward alone).
 struct ScheduleSpec {
   std::string name = "RR";  // canonical; that of the inner schedule if it is delayed
   BitRange bits{3, 8};
@@ -52,13 +55,20 @@ struct ScheduleSpec {
   std::vector<int> levels;  // progressive; bits holds its ends
   BitTable table;           // table; bits holds its lowest and highest
   Plateau plateau;
-  std::optional<Delay> delay;
+  double alpha = 1.0;  // matched
+  std::optional<double> budget;
+  std::vector<ScheduleSpec>
+      grad_line;  // of the gradient bits, if they have one of their own; grad holds its ends
+  bool is_grad_line = false;
+  std::optional<Part> delay;
+  std::optional<Part> tail;
 
   bool operator==(const ScheduleSpec&) const = default;
 
-  // The highest precision it asks for: what a model trained by it is evaluated at, and what it is compared
-  // with.
+  // The highest precision between delay and tail: what a budget is a share of.
   Bits highest() const;
+  // What training ends with: those of the tail, or the highest. A model is evaluated at them.
+  Bits last() const;
 };
 
 // Throws UserError, of one line, if the text is not a schedule or not a possible one.
@@ -69,7 +79,10 @@ std::string to_string(const ScheduleSpec& spec);
 void check(const ScheduleSpec& spec);
 void check(const ScheduleSpec& spec, std::int64_t total_steps);
 
-// The steps before a delayed schedule starts; 0 if it is not delayed.
+// The steps before a delayed schedule starts, and those of a tail; 0 if there is none.
 std::int64_t delay_steps(const ScheduleSpec& spec, std::int64_t total_steps);
+std::int64_t tail_steps(const ScheduleSpec& spec, std::int64_t total_steps);
+// The bits of a delay or a tail. In fp32 its gradients are in fp32 too.
+Bits part_bits(const Part& part, Bits highest);
 
 }  // namespace lowtide

@@ -3,12 +3,16 @@
 #include <cmath>
 
 #include "lowtide/base/error.h"
+#include "lowtide/schedule/budget.h"
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/schedule/schedule.h"
 #include "lowtide/schedule/spec.h"
 
 namespace lowtide {
 namespace {
+
+constexpr double kMostBudget =
+    1000;  // a tail in fp32 costs more than static, but no more than this many times
 
 void expect(bool condition, const std::string& otherwise) {
   if (!condition) throw UserError(otherwise);
@@ -36,10 +40,10 @@ void check_cyclic(const ScheduleSpec& spec, const CyclicSchedule& cyclic) {
 void check_static(const ScheduleSpec& spec) {
   expect(spec.bits.low == spec.bits.high,
          fmt::format("static has one number of bits, not {}:{}", spec.bits.low, spec.bits.high));
-  expect(spec.grad.low == spec.grad.high,
+  expect(spec.grad.low == spec.grad.high || !spec.grad_line.empty(),
          fmt::format("grad={}:{} needs a schedule that moves; static has one number of gradient bits",
                      spec.grad.low, spec.grad.high));
-  expect(!spec.delay || spec.delay->bits,
+  expect(!spec.delay || spec.delay->bits || spec.budget || !spec.grad_line.empty(),
          "a delayed static would run at the same bits throughout; name the first part's, such as delayed 500 "
          "at=fp32 static 4");
 }
@@ -65,34 +69,77 @@ void check_table(const ScheduleSpec& spec) {
   expect(!spec.table.runs().empty(), "table needs runs of bits such as 8x100 5x1500, or @FILE");
   expect(spec.bits == spec.table.bits(), "table: the range of bits must be that of its runs");
   expect(
-      spec.grad.low == spec.grad.high,
+      spec.grad.low == spec.grad.high || !spec.grad_line.empty(),
       fmt::format(
           "grad={}:{} needs a schedule that moves between two ends; a table has one number of gradient bits",
           spec.grad.low, spec.grad.high));
 }
 
-void check_delay(const ScheduleSpec& spec) {
-  const Delay& delay = *spec.delay;
-  expect(spec.name != "fp32", "delayed fp32 is fp32");
-  expect(delay.steps >= 0, fmt::format("a delay of {} steps; expected 0 or more", delay.steps));
-  expect(!delay.percent || (*delay.percent >= 0.0 && *delay.percent < 100.0),
-         fmt::format("a delay of {}%; expected at least 0% and less than 100%", delay.percent.value_or(0.0)));
-  if (delay.bits && *delay.bits != 0) check_range("bits", {*delay.bits, *delay.bits});
+void check_part(const char* what, const Part& part) {
+  expect(part.steps >= 0, fmt::format("a {} of {} steps; expected 0 or more", what, part.steps));
+  expect(
+      !part.percent || (*part.percent >= 0.0 && *part.percent < 100.0),
+      fmt::format("a {} of {}%; expected at least 0% and less than 100%", what, part.percent.value_or(0.0)));
+  if (part.bits && *part.bits != 0) check_range("bits", {*part.bits, *part.bits});
+}
+
+void check_budget(const ScheduleSpec& spec) {
+  expect(spec.name != "matched" || spec.budget, "matched needs budget=SHARE, such as budget=0.63");
+  expect(!spec.budget || (*spec.budget > 0.0 && *spec.budget <= kMostBudget),
+         fmt::format("budget={}; expected a share above 0, of what static {} costs",
+                     spec.budget.value_or(0.0), spec.bits.high));
+  expect(spec.name != "matched" || spec.grad.low == spec.grad.high || !spec.grad_line.empty(),
+         fmt::format("grad={}:{} needs one of the ten; matched has one number of gradient bits, or a "
+                     "schedule of them, grad=(LR {}:{} n=1)",
+                     spec.grad.low, spec.grad.high, spec.grad.low, spec.grad.high));
+  expect(std::isfinite(spec.alpha) && spec.alpha >= 0.0,
+         fmt::format("alpha={}; expected 0 or more", spec.alpha));
+}
+
+void check_grad_line(const ScheduleSpec& spec) {
+  const ScheduleSpec& line = spec.grad_line[0];
+  expect(
+      line.name != "progressive" && line.name != "matched" && line.name != "fp32",
+      fmt::format(
+          "grad=({} …): gradient bits have a schedule that is known beforehand and has no budget; expected "
+          "one of the ten, static, deficit, window or table",
+          line.name));
+  expect(!line.tail && !line.delay,
+         "grad=(…): a delay or tail is of the whole line; expected it outside the brackets");
+  expect(spec.name != "progressive",
+         "progressive has gradient bits that climb with it, not a schedule of their own");
+  expect(spec.grad == line.bits, "grad: the range of bits must be that of its schedule");
+  check(line);
+}
+
+std::int64_t part_steps(const std::optional<Part>& part, std::int64_t total_steps) {
+  if (!part) return 0;
+  if (!part->percent) return part->steps;
+  return static_cast<std::int64_t>(std::floor(*part->percent / 100.0 * static_cast<double>(total_steps)));
 }
 
 }  // namespace
 
 std::int64_t delay_steps(const ScheduleSpec& spec, std::int64_t total_steps) {
-  if (!spec.delay) return 0;
-  if (!spec.delay->percent) return spec.delay->steps;
-  return static_cast<std::int64_t>(
-      std::floor(*spec.delay->percent / 100.0 * static_cast<double>(total_steps)));
+  return part_steps(spec.delay, total_steps);
+}
+
+std::int64_t tail_steps(const ScheduleSpec& spec, std::int64_t total_steps) {
+  return part_steps(spec.tail, total_steps);
 }
 
 void check(const ScheduleSpec& spec) {
   check_range("bits", spec.bits);
   check_range("gradient bits", spec.grad);
-  if (spec.delay) check_delay(spec);
+  expect(!spec.delay || spec.name != "fp32", "delayed fp32 is fp32");
+  expect(!spec.tail || spec.name != "fp32", "fp32 has no tail; expected fp32 alone");
+  if (spec.delay) check_part("delay", *spec.delay);
+  if (spec.tail) check_part("tail", *spec.tail);
+  expect(!spec.tail || spec.name != "progressive",
+         "progressive climbs when the loss says so, and has no tail; expected a schedule that is known "
+         "beforehand");
+  check_budget(spec);
+  if (!spec.grad_line.empty()) check_grad_line(spec);
   if (const CyclicSchedule* cyclic = find_cyclic(spec.name)) {
     check_cyclic(spec, *cyclic);
   } else if (spec.name == "static") {
@@ -107,7 +154,7 @@ void check(const ScheduleSpec& spec) {
     expect(spec.from >= 0 && spec.from <= spec.to,
            fmt::format("window from={} to={}; expected 0 <= from <= to", spec.from, spec.to));
   } else {
-    expect(spec.name == "fp32", fmt::format("unknown schedule '{}'", spec.name));
+    expect(spec.name == "fp32" || spec.name == "matched", fmt::format("unknown schedule '{}'", spec.name));
   }
 }
 
@@ -118,8 +165,14 @@ void check(const ScheduleSpec& spec, std::int64_t total_steps) {
   const std::int64_t delay = delay_steps(spec, total_steps);
   expect(delay < total_steps,
          fmt::format("a delay of {} steps leaves nothing of {} steps", delay, total_steps));
-  const std::int64_t steps = total_steps - delay;
-  const char* after = delay > 0 ? " after the delay" : "";
+  const std::int64_t tail = tail_steps(spec, total_steps);
+  expect(tail < total_steps - delay,
+         fmt::format("a tail of {} steps leaves nothing of {} steps", tail, total_steps - delay));
+  const std::int64_t steps = total_steps - delay - tail;
+  const char* after = tail > 0 ? " before the tail" : delay > 0 ? " after the delay" : "";
+  expect(!spec.budget || steps <= kMostBudgetSteps,
+         fmt::format("a budget over {} steps; expected at most {}", steps, kMostBudgetSteps));
+  if (!spec.grad_line.empty()) check(spec.grad_line[0], steps);
   if (find_cyclic(spec.name) != nullptr) {
     expect(spec.cycles <= steps, fmt::format("n={} cycles in {} steps{}: a cycle needs a step at least",
                                              spec.cycles, steps, after));

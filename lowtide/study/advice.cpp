@@ -70,7 +70,7 @@ class Adviser {
 
   Candidate candidate(ScheduleSpec spec) const {
     if (delay_percent_ > 0 && !spec.delay && spec.name != "static")
-      spec.delay = Delay{.percent = delay_percent_, .bits = {}};
+      spec.delay = Part{.percent = delay_percent_, .bits = {}};
     return {spec, summarise(spec, request_.steps).relative_cost};
   }
 
@@ -176,6 +176,7 @@ std::optional<Candidate> Adviser::by_measurement() {
     std::vector<const Setting*> settings;
     for (const Setting& setting : suite.settings) {
       if (!is_fp32(setting.schedule.highest()) && setting.schedule.name != "progressive" &&
+          setting.schedule.name != "matched" &&  // whose cost is known with its learning rate
           fits(candidate(setting.schedule)))
         settings.push_back(&setting);
     }
@@ -300,7 +301,7 @@ Candidate Adviser::with_rest_spent(Candidate chosen) {
   const ScheduleSpec spec = chosen.spec;
   for (; tenths > 10 * delay_percent_ && tenths >= 10; --tenths) {
     ScheduleSpec delayed = spec;
-    delayed.delay = Delay{.percent = tenths / 10, .bits = {}};
+    delayed.delay = Part{.percent = tenths / 10, .bits = {}};
     if (delay_steps(delayed, request_.steps) > request_.steps - spec.cycles) continue;
     Candidate one = candidate(delayed);
     if (!fits(one)) continue;

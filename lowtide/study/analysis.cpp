@@ -257,7 +257,7 @@ bool is_better(const Metric& metric, double a, double b) { return metric.higher_
 
 int judged_bits(const Analysis& analysis, const Setting& setting) {
   const int asked = analysis.study.recipe.precision.eval_bits;
-  return asked >= 0 ? asked : setting.schedule.highest().forward;
+  return asked >= 0 ? asked : setting.schedule.last().forward;
 }
 
 bool ends_at_other_bits(const Analysis& analysis, const Setting& setting) {

@@ -13,6 +13,7 @@
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/schedule/schedule.h"
 #include "lowtide/schedule/text.h"
+#include "lowtide/train/learning_rate.h"
 
 namespace lowtide {
 namespace {
@@ -139,7 +140,8 @@ void check_members(const Study& study) {
     expect(names.insert(folder_name(member.setting)).second,
            fmt::format("schedule '{}' is in the study twice", member.setting));
     check(member.recipe);
-    make_schedule(schedule_of(member.recipe.precision), member.recipe.training.steps);
+    const TrainingOptions& training = member.recipe.training;
+    make_schedule(schedule_of(member.recipe.precision), training.steps, rates_of(training, training.steps));
   }
 }
 

@@ -71,6 +71,12 @@ double LearningRate::at(std::int64_t step) const {
   return rise * rate;
 }
 
+Rates rates_of(const TrainingOptions& training, std::int64_t total_steps) {
+  const LearningRate rate(training, total_steps);
+  if (rate.is_stateful()) return {};
+  return [rate](std::int64_t step) { return rate.at(step); };
+}
+
 void LearningRate::observe(double held_out_loss) {
   if (lowest_ && held_out_loss >= *lowest_) {
     ++falls_;

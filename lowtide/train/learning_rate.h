@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lowtide/recipe/recipe.h"
+#include "lowtide/schedule/schedule.h"
 
 namespace lowtide {
 
@@ -31,5 +32,8 @@ class LearningRate {
   std::optional<double> lowest_;         // held-out loss so far
   std::int64_t falls_ = 0;               // of the rate, on a plateau
 };
+
+// The rates of a run, for a schedule that follows them; none where they are not known beforehand.
+Rates rates_of(const TrainingOptions& training, std::int64_t total_steps);
 
 }  // namespace lowtide

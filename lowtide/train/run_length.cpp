@@ -21,7 +21,8 @@ std::string bits_text(Bits bits) {
 std::string first_difference(const Recipe& recipe, std::int64_t planned, std::int64_t total,
                              std::int64_t done) {
   const ScheduleSpec spec = schedule_of(recipe.precision);
-  const auto was = make_schedule(spec, planned), is = make_schedule(spec, total);
+  const auto was = make_schedule(spec, planned, rates_of(recipe.training, planned)),
+             is = make_schedule(spec, total, rates_of(recipe.training, total));
   const LearningRate rate_was(recipe.training, planned), rate_is(recipe.training, total);
   for (std::int64_t step = 0; step < done; ++step) {
     if (was->at(step) != is->at(step)) {

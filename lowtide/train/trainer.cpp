@@ -58,7 +58,7 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
       task_(make_task(recipe_)),
       spec_(schedule_of(recipe.precision)),
       total_(total_steps(recipe.training, task_->steps_per_epoch())),
-      schedule_(make_schedule(spec_, total_)),
+      schedule_(make_schedule(spec_, total_, rates_of(recipe.training, total_))),
       rate_(recipe.training, total_),
       plateau_every_(recipe.training.plateau_every > 0
                          ? recipe.training.plateau_every

@@ -15,8 +15,8 @@ ScheduleSummary summary_of(const std::string& text, std::int64_t steps) {
 }
 
 TEST(RelativeCost, ByHand) {
-  EXPECT_EQ(relative_cost_numerator({3, 8}), 9 + 2 * 24);
-  EXPECT_EQ(relative_cost_numerator({8, 8}), 192);
+  EXPECT_EQ(step_cost({3, 8}), 9 + 2 * 24);
+  EXPECT_EQ(step_cost({8, 8}), 192);
   EXPECT_DOUBLE_EQ(relative_cost({8, 8}), 0.0625);
   EXPECT_EQ(relative_cost({}), 1.0);
   EXPECT_EQ(relative_cost({32, 32}), 1.0);
@@ -63,6 +63,9 @@ TEST(Summary, ASavingIsToldAgainstTheHighestBitsThatOccur) {
   EXPECT_EQ(peak_bits(parse_schedule("delayed 0 at=8 static 5 grad=6")), (Bits{5, 6}));
   EXPECT_EQ(peak_bits(parse_schedule("delayed 0% at=8 static 5 grad=6")), (Bits{5, 6}));
   EXPECT_EQ(peak_bits(parse_schedule("progressive 3,4,9 grad=8")), (Bits{9, 8}));
+  EXPECT_EQ(peak_bits(parse_schedule("RR 3:8 grad=6 then fp32 last=5%")), Bits{});
+  EXPECT_EQ(peak_bits(parse_schedule("RR 3:8 grad=6 then 32 last=5%")), (Bits{32, 6}));
+  EXPECT_EQ(peak_bits(parse_schedule("RR 3:8 grad=6 then fp32 last=0%")), (Bits{8, 6}));
   EXPECT_EQ(static_line({8, 6}), "static 8 grad=6");
   EXPECT_EQ(static_line({}), "fp32");
 }

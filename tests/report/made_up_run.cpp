@@ -102,7 +102,7 @@ class Writer {
   void take_step(std::int64_t step) {
     bits_ = schedule_->at(step - 1);
     ledger_.add(bits_, kBatch);
-    cost_ += relative_cost_numerator(bits_);
+    cost_ += step_cost(bits_);
     const double low = width(bits_.forward) <= 8 ? 8 - width(bits_.forward) : 0;
     damage_ += low / 8 * std::exp(-4.0 * static_cast<double>(step) / static_cast<double>(run_.steps)) /
                static_cast<double>(run_.steps);
@@ -198,7 +198,7 @@ class Writer {
   Ledger ledger_;
   RandomStream random_;
   Bits bits_;
-  std::int64_t cost_ = 0;     // sum of relative_cost_numerator
+  std::int64_t cost_ = 0;     // sum of step_cost
   double damage_ = 0;         // what low bits did, the earlier the worse
   std::int64_t seconds_ = 0;  // nanoseconds
   std::string lines_;

@@ -83,11 +83,26 @@ TEST(OtherSchedules, StatelessOnesHaveNoState) {
 }
 
 TEST(RunLengths, AreThoseOfEveryStep) {
-  for (const char* line :
-       {"RR 3:8 n=8", "RTH 3:8 n=4", "LR 3:8 n=7", "LT 2:9 n=2", "CR 3:8 n=8 grad=6:8", "CT 3:8 n=1000",
-        "ETV 3:8 n=6", "RTV 4:8 n=10", "ER 3:8 n=333 k=9", "ETH 3:8 n=2", "CR 8:8 n=3",
-        "delayed 377 RR 3:8 n=5 grad=4:8", "delayed 10% at=fp32 static 5", "fp32", "window 3:8 from=1 to=999",
-        "deficit 3:8 steps=500", "table 8x1 4x998 5x1", "progressive 3,4,6,8"}) {
+  for (const char* line : {"RR 3:8 n=8",
+                           "RTH 3:8 n=4",
+                           "LR 3:8 n=7",
+                           "LT 2:9 n=2",
+                           "CR 3:8 n=8 grad=6:8",
+                           "CT 3:8 n=1000",
+                           "ETV 3:8 n=6",
+                           "RTV 4:8 n=10",
+                           "ER 3:8 n=333 k=9",
+                           "ETH 3:8 n=2",
+                           "CR 8:8 n=3",
+                           "delayed 377 RR 3:8 n=5 grad=4:8",
+                           "delayed 10% at=fp32 static 5",
+                           "fp32",
+                           "window 3:8 from=1 to=999",
+                           "deficit 3:8 steps=500",
+                           "table 8x1 4x998 5x1",
+                           "static 8 budget=0.6",
+                           "delayed 5% RR 3:8 n=5 grad=(LT 6:8 n=2) budget=0.7 then 32 last=10",
+                           "progressive 3,4,6,8"}) {
     SCOPED_TRACE(line);
     const auto schedule = make_schedule(parse_schedule(line), 1000);
     std::vector<BitRun> expected;
