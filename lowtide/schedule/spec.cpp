@@ -156,15 +156,15 @@ std::size_t read_delay(ScheduleSpec& spec, const std::vector<std::string_view>& 
 // Words, where what is in brackets is part of one: grad=(LR 6:8 n=2).
 std::vector<std::string_view> split_line(std::string_view text) {
   std::vector<std::string_view> words;
+  std::ptrdiff_t open = 0;  // brackets
   for (const std::string_view word : split_words(text)) {
-    const bool inside = !words.empty() && std::count(words.back().begin(), words.back().end(), '(') >
-                                              std::count(words.back().begin(), words.back().end(), ')');
-    if (!inside) {
-      words.push_back(word);
+    if (open > 0) {
+      const char* begin = words.back().data();
+      words.back() = {begin, static_cast<std::size_t>(word.data() + word.size() - begin)};
     } else {
-      words.back() = {words.back().data(),
-                      static_cast<std::size_t>(word.data() + word.size() - words.back().data())};
+      words.push_back(word);
     }
+    open += std::count(word.begin(), word.end(), '(') - std::count(word.begin(), word.end(), ')');
   }
   return words;
 }
