@@ -52,9 +52,9 @@ Recipe recipe_from_json(const Json& json, const std::string& where) {
   Recipe recipe;
   const std::vector<RecipeKey> keys = recipe_keys(recipe);
   for (const RecipeKey& key : keys) read(key, json, where);
-  for (const auto& [name, value] : json.items()) {
-    if (std::none_of(keys.begin(), keys.end(), [&](const RecipeKey& key) { return key.name == name; }))
-      throw UserError(fmt::format("{}: the recipe has an unknown key '{}'", where, name));
+  for (const auto& item : json.items()) {
+    if (std::none_of(keys.begin(), keys.end(), [&](const RecipeKey& key) { return key.name == item.key(); }))
+      throw UserError(fmt::format("{}: the recipe has an unknown key '{}'", where, item.key()));
   }
   return recipe;
 }
