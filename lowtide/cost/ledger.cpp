@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/json_reason.h"
@@ -19,6 +20,27 @@ Json layers_json(const std::vector<Ledger::Layer>& layers) {
   for (const Ledger::Layer& layer : layers)
     json.push_back({layer.name, layer.macs, to_string(layer.precision)});
   return json;
+}
+
+bool has_whole_numbers(const Json& entry) {
+  return std::all_of(entry.begin(), entry.end(), [](const Json& value) {
+    return value.is_array() ? has_whole_numbers(value) : value.is_number_integer();
+  });
+}
+
+// Where each of `layers` stands among those that were saved: the same ones, perhaps in another order, as a program that called
+// them in another order saved them.
+std::vector<std::size_t> places_among(const Json& saved, const Json& layers) {
+  std::vector<std::size_t> places;
+  for (const Json& layer : layers) {
+    const auto found = std::find(saved.begin(), saved.end(), layer);
+    if (found == saved.end() || saved.size() != layers.size()) {
+      throw UserError(
+          "the ledger was saved with other layers; resume with the model and the layer rules of that run");
+    }
+    places.push_back(static_cast<std::size_t>(found - saved.begin()));
+  }
+  return places;
 }
 
 }  // namespace
@@ -126,12 +148,15 @@ void Ledger::restore(const Json& state) {
   std::map<Scheduled, Steps> restored;
   std::int64_t sum = 0;
   try {
-    if (state.at("layers") != layers_json(layers_)) {
-      throw UserError(
-          "the ledger was saved with other layers; resume with the model and the layer rules of that run");
-    }
+    const std::vector<std::size_t> places = places_among(state.at("layers"), layers_json(layers_));
     for (const Json& entry : state.at("items")) {
-      const Steps steps = steps_from(entry, layers_.size());
+      if (!has_whole_numbers(entry))  // read as one, 1.5 is 1
+        throw UserError("the saved ledger is damaged: its counts are not whole numbers");
+      Steps steps = steps_from(entry, layers_.size());
+      if (!steps.macs.empty()) {
+        const std::vector<std::int64_t> saved = std::exchange(steps.macs, {});
+        for (const std::size_t place : places) steps.macs.push_back(saved[place]);
+      }
       if (steps.items < 0 || steps.items > kMostItems - sum)
         throw UserError("the saved ledger is damaged: impossible counts");
       sum += steps.items;
@@ -142,9 +167,6 @@ void Ledger::restore(const Json& state) {
     throw UserError(fmt::format("the saved ledger is damaged: {}", json_reason(error)));
   }
   steps_ = std::move(restored);
-  // Read as whole numbers, 1.5 is 1.
-  if (this->state().at("items") != state.at("items"))
-    throw UserError("the saved ledger is damaged: its counts are not whole numbers");
 }
 
 }  // namespace lowtide

@@ -74,6 +74,21 @@ TEST(Ledger, RestoredGoesOnAsIfUninterrupted) {
   EXPECT_EQ(resumed.to_json().dump(), whole.to_json().dump());
 }
 
+// A program that calls the same layers in another order goes on all the same.
+TEST(Ledger, IsRestoredWhateverTheOrderOfItsLayers) {
+  Ledger saved, restored;
+  for (const char* name : {"conv1", "shortcut", "conv2"}) saved.add_layer(name, name[0]);
+  for (const char* name : {"conv1", "conv2", "shortcut"}) restored.add_layer(name, name[0]);
+  saved.add({3, 8}, 2, {10, 20, 30});
+  saved.add({8, 8}, 5);
+  restored.restore(Json::parse(saved.state().dump()));
+  Ledger expected;
+  for (const char* name : {"conv1", "conv2", "shortcut"}) expected.add_layer(name, name[0]);
+  expected.add({3, 8}, 2, {10, 30, 20});
+  expected.add({8, 8}, 5);
+  EXPECT_EQ(restored.state().dump(), expected.state().dump());
+}
+
 TEST(Ledger, RefusesTheStateOfAnotherModelAndDamage) {
   Ledger ledger = three_layers();
   ledger.add({3, 8}, 1);
