@@ -123,8 +123,8 @@ class BlockCall {
     const at::Tensor not_owned = owns_gradient ? at::Tensor() : gradient;
     other.value = last().norm_backward(std::move(gradient), has_shortcut, parameters + i * kParameters);
     if (projection_) {
-      other =
-          projection_backward(other.value, needs_input_gradient, parameters + stages_.size() * kParameters);
+      other = projection_backward(std::move(other.value), needs_input_gradient,
+                                  parameters + stages_.size() * kParameters);
     } else if (other.value.defined() && other.value.is_same(not_owned)) {
       other.value = other.value.clone();
     }

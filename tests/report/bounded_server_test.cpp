@@ -118,6 +118,7 @@ TEST_F(BoundedServerTest, StopsWithoutWaitingForClients) {
   server_->stop();
   thread_.join();
   server_.reset();
+  for (const RawClient* client : {&silent, &lazy, &waiting}) EXPECT_TRUE(client->is_closed_by_server());
 }
 
 }  // namespace

@@ -78,8 +78,8 @@ void expect_codes(const char* what, const Quantized& actual, const Tensor& expec
 
 class CheckedConvNorm final : public ConvNorm {
  public:
-  CheckedConvNorm(const Engine& engine, const ConvNormCall& call)
-      : call_(call), y_(convolve(call.input, call.weight, call.shape)) {
+  CheckedConvNorm(const Engine& engine, const ConvNormCall& call, int& stages_checked)
+      : call_(call), stages_checked_(stages_checked), y_(convolve(call.input, call.weight, call.shape)) {
     normalise();
     tested_ = engine.conv_norm(call);
     expect_within("convolution", tested_->output(), y_.value, y_.error);
@@ -161,6 +161,7 @@ class CheckedConvNorm final : public ConvNorm {
     const Bounded expected = gradient_of_weight(error);
     Tensor result = tested_->weight_gradient(error);
     expect_within("gradient of the weight", result, expected.value, expected.error);
+    ++stages_checked_;
     return result;
   }
 
@@ -224,6 +225,7 @@ class CheckedConvNorm final : public ConvNorm {
   }
 
   const ConvNormCall call_;
+  int& stages_checked_;
   Bounded y_;  // of the convolution
   Bounded z_;  // after the normalisation, and the sum; before ReLU
   Tensor mean_, variance_, weight_, inverse_, inverse_error_, x_, running_mean_, running_variance_;
@@ -233,7 +235,7 @@ class CheckedConvNorm final : public ConvNorm {
 }  // namespace
 
 std::unique_ptr<ConvNorm> CheckedEngine::conv_norm(const ConvNormCall& call) const {
-  return std::make_unique<CheckedConvNorm>(*tested_, call);
+  return std::make_unique<CheckedConvNorm>(*tested_, call, stages_checked_);
 }
 
 at::Tensor CheckedEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const {

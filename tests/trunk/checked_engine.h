@@ -16,6 +16,7 @@ class CheckedEngine final : public Engine {
 
   std::string name() const override { return "checked " + tested_->name(); }
   std::unique_ptr<ConvNorm> conv_norm(const ConvNormCall& call) const override;
+  int stages_checked() const { return stages_checked_; }  // forward and all the way back
 
   at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const override;
   at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w,
@@ -27,6 +28,7 @@ class CheckedEngine final : public Engine {
 
  private:
   std::shared_ptr<const Engine> tested_;
+  mutable int stages_checked_ = 0;
 };
 
 }  // namespace lowtide

@@ -155,14 +155,16 @@ class TrunkAgainstReference : public TrunkConformance {};
 constexpr Bits kAllBits[] = {{8, 8}, {4, 3}, {8, 0}, {12, 8}, {0, 0}};
 
 TEST_P(TrunkConformance, EveryPassIsThatOfDoublePrecision) {
+  int stages = 0;
+  for (const ConvBlockOptions& block : geometry_.blocks)
+    stages += static_cast<int>(block.convs.size()) + (block.projection ? 1 : 0);
   for (const Bits bits : kAllBits) {
     for (const bool bifurcate : {false, true}) {
       SCOPED_TRACE(testing::Message()
                    << bits.forward << "/" << bits.backward << " bits" << (bifurcate ? ", bifurcated" : ""));
-      step(geometry_, {.engine = std::make_shared<CheckedEngine>(engine_),
-                       .device = device_,
-                       .bits = bits,
-                       .bifurcate = bifurcate});
+      const auto checked = std::make_shared<CheckedEngine>(engine_);
+      step(geometry_, {.engine = checked, .device = device_, .bits = bits, .bifurcate = bifurcate});
+      EXPECT_EQ(checked->stages_checked(), stages);
       if (HasFailure()) return;
     }
   }
