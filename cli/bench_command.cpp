@@ -27,11 +27,12 @@ void print_table(const StepBenchOptions& options, const std::vector<StepTiming>&
   fmt::print("{:<16} {:>10} {:>10} {:>12} {:>14}\n", "engine", "ms", "fastest", timings[0].item_name + "/s",
              "peak MiB");
   for (const StepTiming& timing : timings) {
-    fmt::print("{:<16} {:>10.1f} {:>10.1f} {:>12.0f} {:>14.1f}   {:.2f} x the time of {}\n",
+    fmt::print("{:<16} {:>10.2f} {:>10.2f} {:>12.0f} {:>14.1f}   {:.2f} x the time of {}\n",
                timing.engine + (timing.tf32 ? " (TF32)" : ""), timing.milliseconds, timing.fastest,
                1000.0 * static_cast<double>(timing.items) / timing.milliseconds,
                static_cast<double>(timing.peak_bytes) / (1 << 20),
                timing.milliseconds / timings[0].milliseconds, timings[0].engine);
+    if (timing.kernels > 0) fmt::print("{:<16} {} kernels in one CUDA graph\n", "", timing.kernels);
   }
 }
 
@@ -41,6 +42,7 @@ Json to_json(const StepBenchOptions& options, const std::vector<StepTiming>& tim
     engines[timing.engine] = {{"ms", timing.milliseconds},
                               {"fastest_ms", timing.fastest},
                               {"peak_bytes", timing.peak_bytes},
+                              {"kernels", timing.kernels},
                               {"tf32", timing.tf32}};
   }
   return {{"model", model_of(options)},
@@ -103,7 +105,7 @@ std::vector<std::string> names_in(const std::string& list) {
 int bench_command(int argc, char** argv) {
   constexpr const char *kWhat = "step|layer", *kDevices = "cpu|cuda";
   StepBenchOptions options;
-  std::string what, engines = "fp32,simulated,integer", models, recipe;
+  std::string what, engines, models, recipe;
   int threads = 0;
   bool json = false;
   CLI::App app(
@@ -129,10 +131,9 @@ int bench_command(int argc, char** argv) {
           ->capture_default_str()
           ->check(CLI::PositiveNumber);
   app.add_option(
-         "--engines", engines,
-         "step: comma-separated: fp32 (no quantisation; on cuda with TF32, as users of PyTorch have it), "
-         "simulated, integer")
-      ->capture_default_str();
+      "--engines", engines,
+      "step: comma-separated: fp32 (no quantisation; on cuda with TF32, as users of PyTorch have it), "
+      "simulated, integer on a CPU, cuda on a GPU; default: all that the device has");
   app.add_option("--bits", options.bits.forward, "forward bits")
       ->capture_default_str()
       ->check(CLI::Range(2, 32));
@@ -167,6 +168,7 @@ int bench_command(int argc, char** argv) {
     json ? fmt::print("{}\n", to_json(bench).dump()) : print_layers(bench);
     return 0;
   }
+  if (engines.empty()) engines = options.device == "cuda" ? "fp32,simulated,cuda" : "fp32,simulated,integer";
   options.engines = names_in(engines);
   if (!recipe.empty()) options.recipe = read_recipe(recipe, changes);
   MemoryMeter::install();

@@ -25,6 +25,11 @@ endforeach()
 add_library(lowtide_torch STATIC)
 target_link_libraries(lowtide_torch PUBLIC lowtide_core)
 target_include_directories(lowtide_torch SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
+# PyTorch's wheels export parts of a standard library of their own: std::filesystem::remove_all of PyTorch 2.11 jumped to
+# nowhere. The system's is loaded first, so that its functions are the ones that are found.
+if(LOWTIDE_CUDA)
+  target_link_libraries(lowtide_torch PUBLIC -Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state)
+endif()
 target_link_libraries(lowtide_torch PUBLIC ${TORCH_LIBRARIES} OpenMP::OpenMP_CXX)  # without it at::parallel_for is serial
 # Debian's libtorch takes whatever BLAS is there. OpenBLAS with threads of its own fights with OpenMP's for the cores: a step
 # of an LSTM took seven times as long as with the one that uses OpenMP. Loaded first, by its name, it is the one that libtorch

@@ -12,6 +12,13 @@
 #include <c10/util/Optional.h>
 #endif
 
+// From PyTorch 2.8 on a captured CUDA graph can be kept and looked at.
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8)
+#define LOWTIDE_GRAPHS_CAN_BE_READ 1
+#else
+#define LOWTIDE_GRAPHS_CAN_BE_READ 0
+#endif
+
 namespace lowtide {
 
 #if TORCH_VERSION_MAJOR >= 2

@@ -14,6 +14,7 @@
 #include "lowtide/tasks/setup.h"
 #include "lowtide/tasks/task.h"
 #include "lowtide/train/optimizer.h"
+#include "lowtide/train/step_graph.h"
 #if defined(LOWTIDE_WITH_CUDA)
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif
@@ -29,12 +30,21 @@ class Candidate {
   virtual ~Candidate() = default;
   void step() {
     allow_tf32(tf32_);
-    model().zero_grad(/*set_to_none=*/true);
-    compute_gradients();
-    optimizer_->step(0.01, halted_);
+    draw_batch();
+    if (graph_) {
+      graph_->run(kRate, [&] { compute_and_update(); });
+    } else {
+      compute_and_update();
+    }
     ++execution().step;
     if (halted_.device().is_cuda()) torch::cuda::synchronize();
   }
+  // Never from a graph, whose memory stays where it is.
+  void step_as_it_is() {
+    draw_batch();
+    compute_and_update();
+  }
+  std::int64_t kernels() const { return graph_ ? graph_->kernels() : 0; }
   void forget_gradients() { model().zero_grad(/*set_to_none=*/true); }
   bool tf32() const { return tf32_; }
   virtual std::int64_t items() const = 0;
@@ -44,18 +54,32 @@ class Candidate {
  protected:
   virtual torch::nn::Module& model() = 0;
   virtual Execution& execution() = 0;
+  virtual void draw_batch() {}
   virtual void compute_gradients() = 0;
+  virtual bool is_capturable() const { return true; }
   void prepare(const Recipe& recipe, Bits bits) {
     execution().bits = bits;
     tf32_ = recipe.running.device == "cuda" && recipe.running.tf32;
     optimizer_ = make_optimizer(recipe.training, model());
-    halted_ = torch::zeros({}, torch::TensorOptions(torch::kBool).device(model().parameters()[0].device()));
+    const torch::Device device = model().parameters()[0].device();
+    halted_ = torch::zeros({}, torch::TensorOptions(torch::kBool).device(device));
+    if (is_capturable() && StepGraph::is_possible(execution(), device))
+      graph_ = std::make_unique<StepGraph>(model(), execution(), device);
   }
 
  private:
+  static constexpr double kRate = 0.01;
+
+  void compute_and_update() {
+    model().zero_grad(/*set_to_none=*/true);
+    compute_gradients();
+    optimizer_->step(kRate, halted_, graph_ ? graph_->parameters() : nullptr);
+  }
+
   bool tf32_ = false;
   torch::Tensor halted_;  // never true: every step is made whole
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<StepGraph> graph_;
 };
 
 // An image model on one batch.
@@ -98,7 +122,9 @@ class TaskCandidate final : public Candidate {
  protected:
   torch::nn::Module& model() override { return task_->model(); }
   Execution& execution() override { return task_->execution(); }
-  void compute_gradients() override { task_->train_step(); }
+  void draw_batch() override { task_->draw_batch(); }
+  void compute_gradients() override { task_->compute_step(); }
+  bool is_capturable() const override { return task_->is_capturable(); }
 
  private:
   std::string assumed_;
@@ -152,7 +178,7 @@ std::int64_t peak_bytes_on_cuda([[maybe_unused]] Candidate& candidate) {
   candidate.forget_gradients();
   allocator::resetPeakStats(device);
   const std::int64_t before = allocator::getDeviceStats(device).allocated_bytes[kAll].current;
-  candidate.step();
+  candidate.step_as_it_is();
   return allocator::getDeviceStats(device).allocated_bytes[kAll].peak - before;
 #else
   invariant_failed("a build with CUDA", __FILE__, __LINE__, "a CUDA benchmark");
@@ -191,6 +217,7 @@ std::vector<StepTiming> bench_step(const StepBenchOptions& options) {
     std::sort(samples[i].begin(), samples[i].end());
     timings[i].milliseconds = samples[i][samples[i].size() / 2];
     timings[i].fastest = samples[i].front();
+    timings[i].kernels = candidates[i]->kernels();
   }
   return timings;
 }

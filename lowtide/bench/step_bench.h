@@ -31,6 +31,7 @@ struct StepTiming {
   std::string item_name;
   double milliseconds = 0;  // median
   double fastest = 0;
+  std::int64_t kernels = 0;     // of a step that was captured in a CUDA graph
   std::int64_t peak_bytes = 0;  // beyond weights, optimiser state and the batch
 };
 

@@ -40,6 +40,22 @@ void check(const AugmentSpec& spec, int channels) {
   }
 }
 
+// UserError where no crop of the output's size can be taken out of an image of this one.
+void check_room(const AugmentSpec& spec, int height, int width) {
+  if (spec.kind == Kind::kPadCrop) {
+    if (height + 2 * spec.padding >= spec.out_height && width + 2 * spec.padding >= spec.out_width) return;
+    throw UserError(
+        fmt::format("image of {}x{} with padding {}; expected at least {}x{}: --augment "
+                    "random-resized-crop takes any size",
+                    width, height, spec.padding, spec.out_width, spec.out_height));
+  }
+  if (height == spec.out_height && width == spec.out_width) return;
+  throw UserError(
+      fmt::format("image of {}x{}; expected exactly {}x{}: --augment random-resized-crop gives "
+                  "images that size in training, --resize in evaluation",
+                  width, height, spec.out_width, spec.out_height));
+}
+
 template <typename Source>
 void normalise(const Source* source, const float* scale, const float* shift, std::size_t count, float* out) {
   for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<float>(source[i]) * scale[i] + shift[i];
@@ -93,30 +109,26 @@ void Augmenter::apply(const Image& image, RandomStream& random, float* out) cons
   if (spec_.kind == Kind::kResizeCentreCrop) {
     return resize_centre_crop(image, spec_.flip && random.below(2) == 1, out);
   }
-  const int padding = spec_.kind == Kind::kPadCrop ? spec_.padding : 0;
-  const int room_y = image.height + 2 * padding - spec_.out_height;
-  const int room_x = image.width + 2 * padding - spec_.out_width;
-  const bool fits = spec_.kind == Kind::kPadCrop ? room_y >= 0 && room_x >= 0 : room_y == 0 && room_x == 0;
-  if (!fits && spec_.kind == Kind::kPadCrop) {
-    throw UserError(
-        fmt::format("image of {}x{} with padding {}; expected at least {}x{}: --augment "
-                    "random-resized-crop takes any size",
-                    image.width, image.height, padding, spec_.out_width, spec_.out_height));
-  }
-  if (!fits) {
-    throw UserError(
-        fmt::format("image of {}x{}; expected exactly {}x{}: --augment random-resized-crop gives "
-                    "images that size in training, --resize in evaluation",
-                    image.width, image.height, spec_.out_width, spec_.out_height));
-  }
-  const int top = static_cast<int>(random.below(static_cast<std::uint32_t>(room_y + 1))) - padding;
-  const int left = static_cast<int>(random.below(static_cast<std::uint32_t>(room_x + 1))) - padding;
-  crop_padded(image, top, left, spec_.flip && random.below(2) == 1, out);
+  apply(image, draw_crop(image.height, image.width, random), out);
 }
 
-// The crop's corner may lie outside the image, where the border is: black before normalisation, as
-// torchvision pads.
-void Augmenter::crop_padded(const Image& image, int top, int left, bool flip, float* out) const {
+Crop Augmenter::draw_crop(int height, int width, RandomStream& random) const {
+  LOWTIDE_CHECK(spec_.keeps_pixels(), "a crop of an image as it is");
+  check_room(spec_, height, width);
+  const int padding = spec_.kind == Kind::kPadCrop ? spec_.padding : 0;
+  const int room_y = height + 2 * padding - spec_.out_height;
+  const int room_x = width + 2 * padding - spec_.out_width;
+  Crop crop;  // the order of the draws is part of the stream
+  crop.top = static_cast<int>(random.below(static_cast<std::uint32_t>(room_y + 1))) - padding;
+  crop.left = static_cast<int>(random.below(static_cast<std::uint32_t>(room_x + 1))) - padding;
+  crop.flip = spec_.flip && random.below(2) == 1;
+  return crop;
+}
+
+// The border is black before normalisation, as torchvision pads.
+void Augmenter::apply(const Image& image, const Crop& crop, float* out) const {
+  LOWTIDE_CHECK(image.channels == channels_ && spec_.keeps_pixels(), "a crop of such an image");
+  const auto [top, left, flip] = crop;
   const int width = spec_.out_width;
   const int begin = std::clamp(-left, 0, width);  // columns of the output that the image covers
   const int end = std::clamp(image.width - left, begin, width);

@@ -27,6 +27,10 @@ class WholeImages : public ImageDataset {
   int width() const override { return all_->width(); }
   int label(std::int64_t i) const override { return all_->label(place(i)); }
   Image image(std::int64_t i) const override { return all_->image(place(i)); }
+  std::span<const std::uint8_t> pixels() const override {
+    if (size() < all_->size()) return {};  // those that are left do not lie side by side
+    return all_->pixels();
+  }
   std::string item_name(std::int64_t i) const override { return all_->item_name(place(i)); }
   std::string describe() const override {
     const std::int64_t damaged = all_->size() - size();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "lowtide/data/image.h"
@@ -22,7 +23,9 @@ class ImageDataset {
   virtual int height() const = 0;    // 0 where images have various sizes
   virtual int width() const = 0;
   virtual int label(std::int64_t i) const = 0;
-  virtual Image image(std::int64_t i) const = 0;            // UserError for a damaged file
+  virtual Image image(std::int64_t i) const = 0;  // UserError for a damaged file
+  // All of them, N × H × W × C, where they are in memory and of one size; else nothing.
+  virtual std::span<const std::uint8_t> pixels() const { return {}; }
   virtual std::string item_name(std::int64_t i) const = 0;  // for messages: the file, and where in it
   virtual std::string describe() const = 0;                 // one line
 };

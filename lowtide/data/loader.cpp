@@ -24,7 +24,7 @@ Batch BatchMaker::operator()(const BatchPlan& plan, const std::stop_token& stop)
   for (std::int64_t i = 0; i < count && !stop.stop_requested(); ++i) {
     const std::int64_t item = plan.items[static_cast<std::size_t>(i)];
     const Image image = dataset_->image(item);
-    RandomStream random(seed_, RandomPurpose::kAugmentation, static_cast<std::uint64_t>(plan.position + i));
+    RandomStream random = augmentation_stream(seed_, plan.position + i);
     try {
       augmenter_.apply(image, random, pixels + i * augmenter_.output_size());
     } catch (const UserError& error) {

@@ -27,6 +27,7 @@ class MemoryDataset : public ImageDataset {
   int width() const override { return images_.width; }
   int label(std::int64_t i) const override { return images_.labels[static_cast<std::size_t>(i)]; }
   Image image(std::int64_t i) const override;
+  std::span<const std::uint8_t> pixels() const override { return images_.pixels; }
   std::string item_name(std::int64_t i) const override;
   std::string describe() const override;
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 
 #include "lowtide/engine/conv_shape.h"
 #include "lowtide/engine/layer_error.h"
@@ -21,9 +22,22 @@ struct NormParameters {
   double momentum = 0;  // of the running statistics
 };
 
+// A convolution's weight in one pass of a trunk: encoded, and whatever else its engine made ready with it.
+struct PreparedConv {
+  virtual ~PreparedConv() = default;
+  Quantized weight;
+};
+
+struct ConvWeight {
+  at::Tensor weight;
+  DeviceBits bits;
+  std::int64_t groups = 1;
+};
+
 // What is convolved and normalised, and what will be asked of it.
 struct ConvNormCall {
-  Quantized input, weight;
+  Quantized input;
+  std::shared_ptr<const PreparedConv> conv;  // as the engine's prepare_convs() made it
   ConvShape shape;
   NormParameters norm;
   bool relu = true;        // after the normalisation, or after the sum with a residual
@@ -58,7 +72,7 @@ class ConvNorm {
   // After normalisation and ReLU, without a residual.
   virtual Range range() = 0;
   // The codes of that, for the next convolution.
-  virtual Quantized encode(const Range& range, int bits) = 0;
+  virtual Quantized encode(const Range& range, DeviceBits bits) = 0;
   // normalisation + residual (where there is one), then ReLU; with its range where that comes at no cost.
   virtual Activation add(const at::Tensor& residual) = 0;
 

@@ -55,9 +55,16 @@ class Engine {
   virtual at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
                                             const ConvShape& shape) const = 0;
 
+  // The weights of a trunk's convolutions, at the beginning of its pass. `keeps`: a backward pass follows.
+  virtual std::vector<std::shared_ptr<const PreparedConv>> prepare_convs(
+      const std::vector<ConvWeight>& weights, bool keeps) const;
+
   // A convolution with the normalisation that follows it. Unless an engine has passes of its own, they are made of the above
   // and plain operations on tensors. The engine outlives what it returns.
   virtual std::unique_ptr<ConvNorm> conv_norm(const ConvNormCall& call) const;
+
+  // After a trunk's way back: its gradients are ready for whatever follows. An engine may compute some of them aside.
+  virtual void finish_gradients() const {}
 
   // y = a·b; a linear layer's three products are (x, w with b transposed), (dy, w), (dy with a transposed,
   // x).
@@ -75,7 +82,8 @@ class Engine {
 // The engines of this build, the reference first.
 std::vector<std::string> engine_names();
 
-// The engine to use where `asked` is "auto": `integer` on a CPU with instructions for it (AVX-512 VNNI), else `simulated`.
+// The engine to use where `asked` is "auto": `cuda` on a GPU; `integer` on a CPU with instructions for it (AVX-512 VNNI),
+// else `simulated`.
 // Any other name stays, but one that cannot run on the device is a UserError.
 std::string choose_engine(const std::string& asked, const std::string& device);
 

@@ -6,7 +6,7 @@ namespace lowtide {
 
 // How the gradient at a layer's output is quantised before it is multiplied.
 struct ErrorFormat {
-  int bits = 0;
+  DeviceBits bits = 0;
   Noise noise = Noise::none();
   bool bifurcate = false;  // the weight gradient's error stays float (Banner et al. 2018, section 5)
 };

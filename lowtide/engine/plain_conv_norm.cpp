@@ -81,7 +81,7 @@ std::unique_ptr<PlainNorm> PlainNorm::make(const NormParameters& parameters, con
 PlainConvNorm::PlainConvNorm(const Engine& engine, ConvNormCall call)
     : engine_(engine),
       call_(std::move(call)),
-      y_(engine.conv2d(call_.input, call_.weight, call_.shape)),
+      y_(engine.conv2d(call_.input, call_.conv->weight, call_.shape)),
       norm_(PlainNorm::make(call_.norm, y_.device())) {}
 
 PlainConvNorm::~PlainConvNorm() = default;
@@ -96,7 +96,7 @@ const at::Tensor& PlainConvNorm::result() {
 
 Range PlainConvNorm::range() { return measure_range(result(), RangeGroup::kTensor); }
 
-Quantized PlainConvNorm::encode(const Range& range, int bits) {
+Quantized PlainConvNorm::encode(const Range& range, DeviceBits bits) {
   Quantized codes = lowtide::encode(result(), range, bits);
   keep_for_backward();
   return codes;
@@ -122,7 +122,7 @@ NormGradients PlainConvNorm::norm_gradient(at::Tensor gradient, const ErrorForma
   gradient = contiguous(gradient);
   if (call_.relu) gradient = at::threshold_backward(gradient, z_, 0);
   z_.reset();
-  if (!y_.defined()) y_ = engine_.conv2d(call_.input, call_.weight, call_.shape);
+  if (!y_.defined()) y_ = engine_.conv2d(call_.input, call_.conv->weight, call_.shape);
   const PlainNorm::Gradients result = norm_->backward(contiguous(y_), gradient);
   y_.reset();
   return {quantise_error(result.input, format), result.weight, result.bias,
@@ -135,7 +135,7 @@ at::Tensor PlainConvNorm::weight_gradient(const Quantized& error) {
 
 at::Tensor PlainConvNorm::input_gradient(const Quantized& error, const OtherGradient& other,
                                          ConvNorm* /*producer*/) {
-  return add_gradient(engine_.conv2d_input_gradient(error, call_.weight, call_.shape), other);
+  return add_gradient(engine_.conv2d_input_gradient(error, call_.conv->weight, call_.shape), other);
 }
 
 }  // namespace lowtide

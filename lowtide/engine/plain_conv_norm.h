@@ -14,7 +14,7 @@ class PlainConvNorm final : public ConvNorm {
 
   const at::Tensor& output() const override { return y_; }
   Range range() override;
-  Quantized encode(const Range& range, int bits) override;
+  Quantized encode(const Range& range, DeviceBits bits) override;
   Activation add(const at::Tensor& residual) override;
   NormGradients norm_gradient(at::Tensor gradient, const ErrorFormat& format, bool wants_residual) override;
   at::Tensor weight_gradient(const Quantized& error) override;

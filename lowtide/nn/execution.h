@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lowtide/engine/engine.h"
+#include "lowtide/quant/step_parameters.h"
 #include "lowtide/schedule/bits.h"
 
 namespace lowtide {
@@ -23,10 +24,11 @@ struct LayerEvent {
 // `bits` and `step` once before each step; the layers share this object and read it. Nothing else is global.
 struct Execution {
   std::shared_ptr<const Engine> engine;
-  Bits bits;               // as the schedule says; a layer may have a rule of its own
-  std::uint64_t seed = 0;  // of the noise of stochastic rounding
-  std::int64_t step = 0;   // likewise
-  bool stochastic = true;  // gradients are rounded stochastically; else to nearest
+  Bits bits;                                  // as the schedule says; a layer may have a rule of its own
+  std::uint64_t seed = 0;                     // of the noise of stochastic rounding
+  std::int64_t step = 0;                      // likewise
+  const StepParameters* on_device = nullptr;  // bits and step once more, where captured kernels read them
+  bool stochastic = true;                     // gradients are rounded stochastically; else to nearest
   bool bifurcate = false;  // the weight gradient's error stays float (Banner et al. 2018, section 5)
   bool recompute =
       false;  // a convolution's output is not kept for the backward pass but computed again from codes

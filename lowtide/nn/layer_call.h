@@ -18,8 +18,11 @@ struct LayerFormat {
   Bits bits;
   Noise noise = Noise::none();
   bool bifurcate = false;
+  const std::uint8_t* forward_on_device = nullptr;  // the bits once more
+  const std::uint8_t* backward_on_device = nullptr;
 
-  ErrorFormat error() const { return {bits.backward, noise, bifurcate}; }
+  DeviceBits forward_bits() const { return {bits.forward, forward_on_device}; }
+  ErrorFormat error() const { return {{bits.backward, backward_on_device}, noise, bifurcate}; }
 };
 
 // All that a quantised layer's backward pass needs. It serves one, which gives up the operands as soon as it has used them.

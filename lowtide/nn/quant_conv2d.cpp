@@ -64,10 +64,10 @@ ConvShape QuantConv2dImpl::shape(at::IntArrayRef input) const {
   return shape;
 }
 
-Quantized QuantConv2dImpl::encoded_weight(int bits) const {
+Quantized QuantConv2dImpl::encoded_weight(DeviceBits bits) const {
   const at::NoGradGuard no_grad;
   const at::Tensor w = weight.detach();
-  return encode(w, is_float_bits(bits) ? Range{} : measure_range(w, RangeGroup::kRow), bits);
+  return encode_rows(w, bits);
 }
 
 at::Tensor QuantConv2dImpl::forward(const Activation& x) {
@@ -75,8 +75,8 @@ at::Tensor QuantConv2dImpl::forward(const Activation& x) {
   prepare(*call, x.value.requires_grad());
   call->shape = shape(x.value.sizes());
   call->input_range = input_range_.of(x, call->bits.forward, is_training());
-  call->input = x.encoded(call->input_range, call->bits.forward);
-  call->weight = encoded_weight(call->bits.forward);
+  call->input = x.encoded(call->input_range, call->forward_bits());
+  call->weight = encoded_weight(call->forward_bits());
   at::Tensor y = ConvFunction::apply(x.value, weight, optional(bias), call);
   tell(y, call->shape.input[0] * call->shape.macs());
   return y;

@@ -26,7 +26,7 @@ class QuantConv2dImpl : public torch::nn::Module, public QuantLayer {
 
   // For a trunk, which computes convolutions together with what surrounds them.
   ConvShape shape(at::IntArrayRef input) const;
-  Quantized encoded_weight(int bits) const;
+  Quantized encoded_weight(DeviceBits bits) const;
   ActivationRange& input_range() { return input_range_; }
 
   const QuantConv2dOptions options;

@@ -23,12 +23,20 @@ NoiseKey AttachedLayer::noise_key() const {
   if (!at::GradMode::is_enabled()) return {execution().seed, execution().step, id_};
   if (step_ != execution().step) calls_ = 0;
   step_ = execution().step;
-  return {execution().seed, execution().step, id_ | calls_++ << 16};
+  const StepParameters* on_device = execution().on_device;
+  return {execution().seed, execution().step, id_ | calls_++ << 16, on_device ? &on_device->step : nullptr};
 }
 
 LayerFormat QuantLayer::format() const {
-  return {execution().engine, bits(), execution().stochastic ? Noise::drawn(noise_key()) : Noise::none(),
-          execution().bifurcate};
+  LayerFormat format{execution().engine, bits(),
+                     execution().stochastic ? Noise::drawn(noise_key()) : Noise::none(),
+                     execution().bifurcate};
+  if (const StepParameters* on_device = execution().on_device) {
+    LOWTIDE_CHECK(id() < StepParameters::kLayers, "a model of more layers than a captured step has bits for");
+    format.forward_on_device = on_device->forward_bits + id();
+    format.backward_on_device = on_device->backward_bits + id();
+  }
+  return format;
 }
 
 void QuantLayer::prepare(LayerCall& call, bool needs_input_gradient) const {
@@ -71,20 +79,7 @@ Range ActivationRange::of(const Activation& x, int bits, bool training) {
 }
 
 Range ActivationRange::track(const Range& now) {
-  const at::NoGradGuard no_grad;
-  if (min_.device().is_cpu() && now.min.device().is_cpu()) {
-    // Two numbers a layer and step: calling tensors' operations for them took 0.4 ms of a step.
-    const auto blend = [](const at::Tensor& running, const at::Tensor& of_now) {
-      auto* value = running.data_ptr<float>();
-      *value = *value * static_cast<float>(1 - kMomentum) +
-               *of_now.data_ptr<float>() * static_cast<float>(kMomentum);
-    };
-    blend(min_, now.min);
-    blend(range_, now.range);
-    return now;
-  }
-  min_.mul_(1 - kMomentum).add_(now.min, kMomentum);
-  range_.mul_(1 - kMomentum).add_(now.range, kMomentum);
+  lowtide::track({update(now)});
   return now;
 }
 

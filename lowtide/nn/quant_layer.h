@@ -29,13 +29,14 @@ class ActivationRange {
 
   // Moves the running range by one that was measured, and returns that.
   Range track(const Range& now);
+  // The same, to be done later together with others.
+  RangeUpdate update(const Range& now) const { return {min_, range_, now}; }
   // By one after the other.
   void track_each(const std::vector<Range>& steps);
 
   Range running() const { return {min_, range_}; }
 
  private:
-  static constexpr double kMomentum = 0.1;
   at::Tensor min_;
   at::Tensor range_;
 };
@@ -50,6 +51,7 @@ class AttachedLayer {
   void attach(std::shared_ptr<const Execution> execution, std::string name, std::uint32_t id);
 
   const std::string& layer_name() const { return name_; }
+  std::uint32_t id() const { return id_; }
   const Execution& execution() const;
 
  protected:

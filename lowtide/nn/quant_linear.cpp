@@ -22,7 +22,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& weight, const Optional<at::Tensor>& bias,
                             const c10::intrusive_ptr<LinearCall>& call) {
-    call->weight = encode(weight, measure_range(weight, RangeGroup::kRow), call->bits.forward);
+    call->weight = encode(weight, measure_range(weight, RangeGroup::kRow), call->forward_bits());
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     context->saved_data["bias"] = bias.has_value();
     std::vector<std::int64_t> shape = x.sizes().vec();
@@ -30,7 +30,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     at::Tensor y =
         call->engine->product(as_matrix(call->input), call->weight, {.transpose_b = true}).view(shape);
     if (bias) {
-      y.add_(decode(encode(*bias, measure_range(*bias, RangeGroup::kTensor), call->bits.forward)));
+      y.add_(decode(encode(*bias, measure_range(*bias, RangeGroup::kTensor), call->forward_bits())));
     }
     return y;
   }
@@ -67,7 +67,7 @@ at::Tensor QuantLinearImpl::forward(const Activation& x) {
   prepare(*call, x.value.requires_grad());
   call->error = options.error;
   call->input_range = input_range_.of(x, call->bits.forward, is_training());
-  call->input = x.encoded(call->input_range, call->bits.forward);
+  call->input = x.encoded(call->input_range, call->forward_bits());
   at::Tensor y = LinearFunction::apply(x.value, weight, optional(bias), call);
   tell(y, x.value.numel() * options.out_features);
   return y;

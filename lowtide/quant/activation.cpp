@@ -2,8 +2,9 @@
 
 namespace lowtide {
 
-const Quantized& Activation::encoded(const Range& in_range, int bits) const {
-  const bool same = codes_->code.defined() && codes_->bits == bits && codes_->offset.is_same(in_range.min);
+const Quantized& Activation::encoded(const Range& in_range, DeviceBits bits) const {
+  const bool same = codes_->code.defined() && codes_->bits.bits == bits.bits &&
+                    codes_->bits.on_device == bits.on_device && codes_->offset.is_same(in_range.min);
   if (!same) {
     const at::NoGradGuard no_grad;
     *codes_ = encode(value.detach(), in_range, bits);

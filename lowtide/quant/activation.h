@@ -18,7 +18,7 @@ class Activation {
   operator const at::Tensor&() const { return value; }  // NOLINT: and the other way round
 
   // The codes for this range and number of bits; a second layer that reads the same activation shares the first one's.
-  const Quantized& encoded(const Range& in_range, int bits) const;
+  const Quantized& encoded(const Range& in_range, DeviceBits bits) const;
 
   at::Tensor value;
   Range range;  // undefined where nobody measured it

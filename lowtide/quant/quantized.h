@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "lowtide/quant/quantizer_kernels.h"
+
 namespace lowtide {
 
 // Bits from here on are fp32: a float's significand has 24 bits, so such codes would round nothing.
@@ -17,7 +19,7 @@ struct Quantized {
   at::Tensor code;    // uint8, int32 above 8 bits, or float32; NHWC in memory where it has four dimensions
   at::Tensor scale;   // float32, one element or one a row (dimension 0); on the tensor's device
   at::Tensor offset;  // likewise
-  int bits = 0;
+  DeviceBits bits = 0;
 };
 
 }  // namespace lowtide

@@ -31,13 +31,6 @@ Rows rows_of(const at::Tensor& x, std::int64_t groups) {
   return {groups, x.numel() / groups};
 }
 
-NoiseCounter counter_of(const NoiseKey& key) {
-  const auto low = [](std::uint64_t v) { return static_cast<std::uint32_t>(v); };
-  const auto step = static_cast<std::uint64_t>(key.step);
-  return {low(key.seed), low(key.seed >> 32) ^ (static_cast<std::uint32_t>(RandomPurpose::kRounding) << 24),
-          low(step), low(step >> 32), key.tensor};
-}
-
 struct Target {
   const QuantizerKernels& kernels;
   void* stream;
@@ -54,6 +47,13 @@ Target target_of(const at::Tensor& x) {
 
 }  // namespace
 
+NoiseCounter counter_of(const NoiseKey& key) {
+  const auto low = [](std::uint64_t v) { return static_cast<std::uint32_t>(v); };
+  const auto step = static_cast<std::uint64_t>(key.step);
+  return {low(key.seed), low(key.seed >> 32) ^ (static_cast<std::uint32_t>(RandomPurpose::kRounding) << 24),
+          low(step), low(step >> 32), key.tensor};
+}
+
 at::Tensor contiguous(const at::Tensor& x) { return x.contiguous(contiguous_format(x)); }
 
 Range measure_range(const at::Tensor& input, RangeGroup group) {
@@ -64,20 +64,24 @@ Range measure_range(const at::Tensor& input, RangeGroup group) {
   const Rows rows = rows_of(x, groups);
   Range result{at::empty({groups}, x.options()), at::empty({groups}, x.options())};
   const Target target = target_of(x);
-  target.kernels.measure_range({x.data_ptr<float>(), result.min.data_ptr<float>(),
-                                result.range.data_ptr<float>(), rows.count, rows.length},
-                               target.stream);
+  const at::Tensor scratch =
+      x.device().is_cpu() ? at::Tensor() : at::empty({kRangeScratchBytes}, x.options().dtype(at::kByte));
+  target.kernels.measure_range(
+      {x.data_ptr<float>(), result.min.data_ptr<float>(), result.range.data_ptr<float>(), rows.count,
+       rows.length, scratch.defined() ? scratch.data_ptr() : nullptr},
+      target.stream);
   return result;
 }
 
-Quantized encode(const at::Tensor& input, const Range& range, int bits, const Noise& noise) {
+Quantized encode(const at::Tensor& input, const Range& range, DeviceBits device_bits, const Noise& noise) {
+  const int bits = device_bits.bits;
   if (is_float_bits(bits)) return {contiguous(input), {}, {}, 0};
   LOWTIDE_CHECK(bits >= 1, fmt::format("cannot quantise to {} bits", bits));
   const at::Tensor x = contiguous(input);
   const Rows rows = rows_of(x, range.min.numel());
   const auto code_type = bits <= kByteBits ? at::kByte : at::kInt;
   Quantized result{at::empty_like(x, x.options().dtype(code_type), contiguous_format(x)),
-                   at::empty_like(range.min), range.min, bits};
+                   at::empty_like(range.min), range.min, device_bits};
   const NoiseCounter counter = counter_of(noise.key());
   const at::Tensor given = noise.values().defined() ? contiguous(noise.values()) : at::Tensor();
   EncodeArguments arguments;
@@ -88,12 +92,17 @@ Quantized encode(const at::Tensor& input, const Range& range, int bits, const No
   arguments.code = result.code.data_ptr();
   arguments.rows = rows.count;
   arguments.length = rows.length;
-  arguments.bits = bits;
+  arguments.bits = device_bits;
+  arguments.device_step = noise.key().device_step;
   arguments.counter = noise.is_drawn() ? &counter : nullptr;
   arguments.noise = given.defined() ? given.data_ptr<float>() : nullptr;
   const Target target = target_of(x);
   target.kernels.encode(arguments, target.stream);
   return result;
+}
+
+Quantized encode_rows(const at::Tensor& weight, DeviceBits bits) {
+  return encode(weight, is_float_bits(bits) ? Range{} : measure_range(weight, RangeGroup::kRow), bits);
 }
 
 ChunkEncoder::ChunkEncoder(const at::Tensor& like, const Range& range, const Format& format)
@@ -120,6 +129,16 @@ void ChunkEncoder::encode(const float* x, std::int64_t first, std::int64_t n) co
   arguments.top = top_;
   arguments.counter = noisy_ ? &counter_ : nullptr;
   encode_chunk(arguments);
+}
+
+void track(const std::vector<RangeUpdate>& updates) {
+  if (updates.empty()) return;
+  std::vector<TrackedRange> ranges;
+  for (const RangeUpdate& update : updates)
+    ranges.push_back({update.min.data_ptr<float>(), update.range.data_ptr<float>(),
+                      update.now.min.data_ptr<float>(), update.now.range.data_ptr<float>()});
+  const Target target = target_of(updates[0].min);
+  target.kernels.track(ranges.data(), static_cast<int>(ranges.size()), target.stream);
 }
 
 at::Tensor decode(const Quantized& q) {

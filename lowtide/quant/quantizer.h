@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "lowtide/quant/quantized.h"
 #include "lowtide/quant/quantizer_kernels.h"
@@ -30,6 +31,8 @@ struct NoiseKey {
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   std::uint32_t tensor = 0;
+  const std::int64_t* device_step =
+      nullptr;  // the same step in device memory, where a captured kernel will read it
 };
 
 // What is added to (x - min) / scale before it is clamped and rounded: nothing (round to nearest), noise
@@ -67,7 +70,20 @@ Range measure_range(const at::Tensor& x, RangeGroup group);
 
 // scale = max(range / (2^bits - 1), 1e-8); code = round_half_even(clamp((x - min) / scale [+ noise], 0,
 // 2^bits - 1)). Bits of 0, and of 24 and more, return x itself.
-Quantized encode(const at::Tensor& x, const Range& range, int bits, const Noise& noise = Noise::none());
+Quantized encode(const at::Tensor& x, const Range& range, DeviceBits bits,
+                 const Noise& noise = Noise::none());
+
+// With a range for each row: a weight.
+Quantized encode_rows(const at::Tensor& weight, DeviceBits bits);
+
+NoiseCounter counter_of(const NoiseKey& key);
+
+// A running minimum and range, which move a tenth of the way to those of now.
+struct RangeUpdate {
+  at::Tensor min, range;
+  Range now;
+};
+void track(const std::vector<RangeUpdate>& updates);
 
 // encode() of a tensor that never exists as a whole, on the CPU: its floats are given a chunk at a time, in any order
 // and by any thread. One range for all, at most 8 bits; noise is drawn, or there is none.

@@ -142,7 +142,7 @@ void measure_range(const RangeArguments& a, void*) {
 }
 
 void encode(const EncodeArguments& a, void*) {
-  const float top = static_cast<float>((1 << a.bits) - 1);
+  const float top = static_cast<float>((1 << a.bits.bits) - 1);
   for (std::int64_t row = 0; row < a.rows; ++row) {
     a.scale[row] = scale_of(a.range[row], top);
   }
@@ -155,7 +155,7 @@ void encode(const EncodeArguments& a, void*) {
     }
     for_each_row_part(begin, end, a.length, [&](std::int64_t row, std::int64_t i, std::int64_t stop) {
       const float* part_noise = noise ? noise + (i - begin) : nullptr;
-      if (a.bits > 8) {
+      if (a.bits.bits > 8) {
         encode_wide(a.x + i, static_cast<std::int32_t*>(a.code) + i, stop - i, a.min[row], a.scale[row], top,
                     part_noise);
       } else if (part_noise) {
@@ -183,9 +183,13 @@ void decode(const DecodeArguments& a, void*) {
   });
 }
 
+void track(const TrackedRange* ranges, int count, void*) {
+  for (int i = 0; i < count; ++i) ranges[i].move();
+}
+
 }  // namespace
 
-const QuantizerKernels kCpuQuantizer{measure_range, encode, decode};
+const QuantizerKernels kCpuQuantizer{measure_range, encode, decode, track};
 
 void encode_chunk(const ChunkArguments& a) {
   alignas(64) std::array<float, kChunk + kNoiseBlock> drawn;

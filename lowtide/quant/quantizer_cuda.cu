@@ -7,6 +7,7 @@
 #include "lowtide/quant/extremes.h"
 #include "lowtide/quant/noise.h"
 #include "lowtide/quant/quantizer_kernels.h"
+#include "lowtide/quant/vector.cuh"
 
 namespace lowtide {
 namespace {
@@ -15,6 +16,7 @@ constexpr int kThreads = 256;
 // A whole-tensor range is found by this many blocks: 132 multiprocessors of an H200 hold 8 blocks of 256
 // threads.
 constexpr int kRangeBlocks = 1024;
+static_assert(kRangeBlocks * sizeof(Extremes) <= kRangeScratchBytes);
 
 // Joins what the threads of a block hold; valid in thread 0.
 __device__ Extremes join_block(const Extremes& mine) {
@@ -67,17 +69,20 @@ void measure_range(const RangeArguments& a, void* opaque_stream) {
   }
   const int blocks =
       static_cast<int>(std::min<std::int64_t>(kRangeBlocks, (a.length + kThreads - 1) / kThreads));
-  Extremes* partial = nullptr;
-  cudaMallocAsync(&partial, sizeof(Extremes) * blocks, stream);
+  auto* partial = static_cast<Extremes*>(a.scratch);
   partial_extremes<<<blocks, kThreads, 0, stream>>>(a.x, a.length, partial);
   join_extremes<<<1, kThreads, 0, stream>>>(partial, blocks, a.min, a.range);
-  cudaFreeAsync(partial, stream);
 }
 
 template <typename Code>
 __global__ void encode_kernel(EncodeArguments a, NoiseCounter counter, bool drawn) {
   const std::int64_t n = a.rows * a.length;
-  const float top = static_cast<float>((1 << a.bits) - 1);
+  const float top = a.bits.top();
+  if (a.device_step != nullptr) {
+    const auto step = static_cast<std::uint64_t>(*a.device_step);
+    counter.c1 = static_cast<std::uint32_t>(step);
+    counter.c2 = static_cast<std::uint32_t>(step >> 32);
+  }
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n; i += stride) {
     const std::int64_t row = a.rows > 1 ? i / a.length : 0;
@@ -90,6 +95,39 @@ __global__ void encode_kernel(EncodeArguments a, NoiseCounter counter, bool draw
     v = v < 0.0f ? 0.0f : v;
     v = v > top ? top : v;
     static_cast<Code*>(a.code)[i] = static_cast<Code>(__float2int_rn(v));
+  }
+}
+
+// One range, at most eight bits, no noise: what most activations are.
+__global__ void encode_plainly(EncodeArguments a) {
+  const Encoder encoder = Encoder::make(a.min, a.range, a.bits, a.scale);
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads * kVector;
+  std::int64_t at = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kVector;
+  for (; at < a.length; at += stride) {
+    const Vector x = Vector::load(a.x, at, a.length);
+    unsigned code[kVector];
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) code[i] = encoder.code(x.value[i]);
+    store_codes(code, static_cast<std::uint8_t*>(a.code), at, a.length);
+  }
+}
+
+constexpr int kRangesPerLaunch = 64;  // of 4 KiB of arguments
+struct TrackedRanges {
+  TrackedRange range[kRangesPerLaunch];
+  int count;
+};
+
+__global__ void track_kernel(TrackedRanges ranges) {
+  if (static_cast<int>(threadIdx.x) < ranges.count) ranges.range[threadIdx.x].move();
+}
+
+void track(const TrackedRange* ranges, int count, void* opaque_stream) {
+  for (int first = 0; first < count; first += kRangesPerLaunch) {
+    TrackedRanges some{};
+    some.count = std::min(kRangesPerLaunch, count - first);
+    std::copy_n(ranges + first, some.count, some.range);
+    track_kernel<<<1, kRangesPerLaunch, 0, static_cast<cudaStream_t>(opaque_stream)>>>(some);
   }
 }
 
@@ -111,8 +149,12 @@ unsigned blocks_for(std::int64_t n) {
 void encode(const EncodeArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
   const NoiseCounter counter = a.counter ? *a.counter : NoiseCounter{};
+  if (a.rows == 1 && a.bits.bits <= 8 && a.counter == nullptr && a.noise == nullptr) {
+    encode_plainly<<<blocks_for((a.length + kVector - 1) / kVector), kThreads, 0, stream>>>(a);
+    return;
+  }
   const unsigned blocks = blocks_for(a.rows * a.length);
-  if (a.bits <= 8) {
+  if (a.bits.bits <= 8) {
     encode_kernel<std::uint8_t><<<blocks, kThreads, 0, stream>>>(a, counter, a.counter != nullptr);
   } else {
     encode_kernel<std::int32_t><<<blocks, kThreads, 0, stream>>>(a, counter, a.counter != nullptr);
@@ -131,6 +173,6 @@ void decode(const DecodeArguments& a, void* opaque_stream) {
 
 }  // namespace
 
-const QuantizerKernels kCudaQuantizer{measure_range, encode, decode};
+const QuantizerKernels kCudaQuantizer{measure_range, encode, decode, track};
 
 }  // namespace lowtide

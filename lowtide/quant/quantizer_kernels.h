@@ -14,6 +14,21 @@ struct NoiseCounter {
   std::uint32_t c1 = 0, c2 = 0, c3 = 0;  // step (low, high), tensor
 };
 
+// A number of bits that a kernel reads: as it was when the kernel was launched; or, where a captured kernel is replayed at
+// other bits, from device memory. Both are the same at launch.
+struct DeviceBits {
+  int bits = 0;
+  const std::uint8_t* on_device = nullptr;
+
+  LOWTIDE_HOST_DEVICE DeviceBits(int number = 0, const std::uint8_t* at = nullptr)  // NOLINT: a number is one
+      : bits(number), on_device(at) {}
+  LOWTIDE_HOST_DEVICE operator int() const { return bits; }  // NOLINT: and the other way round
+
+  LOWTIDE_HOST_DEVICE float top() const {
+    return static_cast<float>((1 << (on_device != nullptr ? *on_device : bits)) - 1);
+  }
+};
+
 LOWTIDE_HOST_DEVICE inline float scale_of(float range, float top) {
   const float scale = range / top;
   return scale < 1e-8f ? 1e-8f : scale;  // a NaN stays one
@@ -24,7 +39,9 @@ struct RangeArguments {
   float* min = nullptr;    // out, a row each
   float* range = nullptr;  // out, a row each
   std::int64_t rows = 0, length = 0;
+  void* scratch = nullptr;  // kRangeScratchBytes on the device, on CUDA
 };
+inline constexpr std::int64_t kRangeScratchBytes = 16384;
 
 struct EncodeArguments {
   const float* x = nullptr;
@@ -33,9 +50,10 @@ struct EncodeArguments {
   float* scale = nullptr;        // out, a row each
   void* code = nullptr;          // out: uint8 if bits <= 8, else int32
   std::int64_t rows = 0, length = 0;
-  int bits = 0;
-  const NoiseCounter* counter = nullptr;  // noise is drawn from here,
-  const float* noise = nullptr;           // or given here, or there is none
+  DeviceBits bits;
+  const NoiseCounter* counter = nullptr;      // noise is drawn from here,
+  const std::int64_t* device_step = nullptr;  // with this step, where it lies on a device;
+  const float* noise = nullptr;               // or given here, or there is none
 };
 
 struct DecodeArguments {
@@ -47,11 +65,33 @@ struct DecodeArguments {
   int bits = 0;
 };
 
+// A running minimum and range, and those of now.
+struct TrackedRange {
+  float* min = nullptr;
+  float* range = nullptr;
+  const float* min_now = nullptr;
+  const float* range_now = nullptr;
+
+  // Products and sums are rounded one by one, on every device.
+  LOWTIDE_HOST_DEVICE void move() const {
+    const auto blend = [](float* running, float now) {
+#if defined(__CUDA_ARCH__)
+      *running = __fadd_rn(__fmul_rn(*running, 0.9f), __fmul_rn(now, 0.1f));
+#else
+      *running = *running * 0.9f + now * 0.1f;
+#endif
+    };
+    blend(min, *min_now);
+    blend(range, *range_now);
+  }
+};
+
 // What a device offers. `stream` is a cudaStream_t, or nothing on the CPU.
 struct QuantizerKernels {
   void (*measure_range)(const RangeArguments& arguments, void* stream);
   void (*encode)(const EncodeArguments& arguments, void* stream);
   void (*decode)(const DecodeArguments& arguments, void* stream);
+  void (*track)(const TrackedRange* ranges, int count, void* stream);
 };
 
 extern const QuantizerKernels kCpuQuantizer;

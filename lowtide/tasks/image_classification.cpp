@@ -37,7 +37,7 @@ ImageClassification::ImageClassification(const Recipe& recipe)
   eval_augment_ = augmentations.eval;
   model_ = make_image_model(recipe, shape, execution_);
   model_->to(device_);
-  loader_ = training_stream();
+  batches_ = training_batches();
 }
 
 std::string ImageClassification::describe() const {
@@ -58,9 +58,39 @@ LoaderOptions ImageClassification::loader_options() const {
   return {.batch_size = training_.batch, .threads = threads};
 }
 
-std::unique_ptr<TrainLoader> ImageClassification::training_stream() const {
-  return std::make_unique<TrainLoader>(train_, split_.train, training_.seed, train_augment_,
-                                       loader_options());
+// The split's images on the device, sent there when they are first asked for; nothing where they stay with the host.
+std::shared_ptr<const DevicePixels> ImageClassification::device_pixels(Split split,
+                                                                       const AugmentSpec& augment) {
+  const auto& data = split == Split::kTest ? test_ : train_;
+  if (!DeviceImages::fits(*data, augment, device_)) return nullptr;
+  auto& pixels = split == Split::kTest ? test_pixels_ : train_pixels_;
+  if (!pixels) pixels = std::make_shared<DevicePixels>(data, device_);
+  return pixels;
+}
+
+std::unique_ptr<StaticBatches> ImageClassification::training_batches() {
+  if (const auto pixels = device_pixels(Split::kTrain, train_augment_)) {
+    return std::make_unique<DeviceImages>(pixels, split_.train, training_.seed, train_augment_,
+                                          loader_options());
+  }
+  return std::make_unique<LoadedBatches>(
+      std::make_unique<TrainLoader>(train_, split_.train, training_.seed, train_augment_, loader_options()),
+      device_);
+}
+
+std::function<std::optional<Batch>()> ImageClassification::eval_batches(
+    Split split, const std::vector<std::int64_t>& indices) {
+  if (const auto pixels = device_pixels(split, eval_augment_)) {
+    const auto images = std::make_shared<DeviceEvalImages>(pixels, indices, eval_augment_, loader_options());
+    return [images] { return images->next(); };
+  }
+  const auto& data = split == Split::kTest ? test_ : train_;
+  const auto loader = std::make_shared<EvalLoader>(data, indices, eval_augment_, loader_options());
+  return [this, loader] {
+    std::optional<Batch> batch = loader->next();
+    if (batch) batch = to_device(*batch);
+    return batch;
+  };
 }
 
 Batch ImageClassification::to_device(const Batch& batch) const {
@@ -80,7 +110,14 @@ std::vector<Ledger::Layer> ImageClassification::layers() {
 }
 
 StepResult ImageClassification::train_step() {
-  last_batch_ = to_device(loader_->next());
+  draw_batch();
+  return compute_step();
+}
+
+void ImageClassification::draw_batch() { batches_->prepare(); }
+
+StepResult ImageClassification::compute_step() {
+  last_batch_ = batches_->batch();
   torch::Tensor logits;
   const torch::Tensor loss = forward_loss(last_batch_, &logits);
   loss.backward();
@@ -109,18 +146,16 @@ Evaluation ImageClassification::evaluate_sample(Split split, Bits bits, std::int
 
 Evaluation ImageClassification::evaluate_items(Split split, const std::vector<std::int64_t>& indices,
                                                Bits bits) {
-  const auto& data = split == Split::kTest ? test_ : train_;
   const Evaluating evaluating(*model_, *execution_, bits);
-  EvalLoader loader(data, indices, eval_augment_, loader_options());
+  const auto next_batch = eval_batches(split, indices);
   torch::Tensor correct = torch::zeros({}, torch::TensorOptions(torch::kInt64).device(device_));
   torch::Tensor loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));
   std::int64_t items = 0;
-  while (const auto batch = loader.next()) {
-    const Batch on_device = to_device(*batch);
+  while (const auto batch = next_batch()) {
     torch::Tensor logits;
-    loss += forward_loss(on_device, &logits) * on_device.labels.size(0);
-    correct += logits.argmax(1).eq(on_device.labels).sum();
-    items += on_device.labels.size(0);
+    loss += forward_loss(*batch, &logits) * batch->labels.size(0);
+    correct += logits.argmax(1).eq(batch->labels).sum();
+    items += batch->labels.size(0);
   }
   const auto n = static_cast<double>(items);
   return {static_cast<double>(correct.item<std::int64_t>()) / n, loss.item<double>() / n, items};
@@ -134,8 +169,11 @@ void ImageClassification::re_estimate_statistics() {
     }
   };
   for_each_norm([](BatchNormImpl& norm) { norm.start_re_estimation(); });
-  const auto stream = training_stream();
-  for (int i = 0; i < kReEstimationBatches; ++i) model_->forward(to_device(stream->next()).images);
+  const auto batches = training_batches();
+  for (int i = 0; i < kReEstimationBatches; ++i) {
+    batches->prepare();
+    model_->forward(batches->batch().images);
+  }
   for_each_norm([](BatchNormImpl& norm) { norm.end_re_estimation(); });
 }
 
@@ -143,6 +181,6 @@ std::string ImageClassification::find_not_finite() {
   return lowtide::find_not_finite(*model_, *execution_, [&] { return forward_loss(last_batch_); });
 }
 
-void ImageClassification::restore(const Json& state) { loader_->restore(state.at("sampler")); }
+void ImageClassification::restore(const Json& state) { batches_->restore(state.at("sampler")); }
 
 }  // namespace lowtide

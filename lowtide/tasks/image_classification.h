@@ -1,7 +1,12 @@
 #pragma once
 
+#include <functional>
+#include <optional>
+
+#include "lowtide/data/device_images.h"
 #include "lowtide/data/image_dataset.h"
 #include "lowtide/data/loader.h"
+#include "lowtide/data/static_batches.h"
 #include "lowtide/models/image_model.h"
 #include "lowtide/tasks/task.h"
 
@@ -23,19 +28,24 @@ class ImageClassification final : public Task {
   Json skipped() const override;
   std::vector<Ledger::Layer> layers() override;
   StepResult train_step() override;
+  bool is_capturable() const override { return true; }
+  void draw_batch() override;
+  StepResult compute_step() override;
   bool has(Split split) const override { return split != Split::kValid || !split_.valid.empty(); }
   Evaluation evaluate(Split split, Bits bits) override;
   Evaluation evaluate_sample(Split split, Bits bits, std::int64_t items) override;
   void re_estimate_statistics() override;
   std::string find_not_finite() override;
-  Json state() const override { return {{"sampler", loader_->state()}}; }
+  Json state() const override { return {{"sampler", batches_->state()}}; }
   void restore(const Json& state) override;
 
  private:
   LoaderOptions loader_options() const;
   std::vector<std::int64_t> items_of(Split split) const;
   Evaluation evaluate_items(Split split, const std::vector<std::int64_t>& indices, Bits bits);
-  std::unique_ptr<TrainLoader> training_stream() const;
+  std::shared_ptr<const DevicePixels> device_pixels(Split split, const AugmentSpec& augment);
+  std::unique_ptr<StaticBatches> training_batches();
+  std::function<std::optional<Batch>()> eval_batches(Split split, const std::vector<std::int64_t>& indices);
   Batch to_device(const Batch& batch) const;
   torch::Tensor forward_loss(const Batch& batch, torch::Tensor* logits = nullptr);
 
@@ -49,7 +59,8 @@ class ImageClassification final : public Task {
   AugmentSpec train_augment_, eval_augment_;
   std::shared_ptr<ImageModel> model_;
   std::shared_ptr<Execution> execution_;
-  std::unique_ptr<TrainLoader> loader_;
+  std::shared_ptr<const DevicePixels> train_pixels_, test_pixels_;
+  std::unique_ptr<StaticBatches> batches_;
   Batch last_batch_;
 };
 

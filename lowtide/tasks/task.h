@@ -59,6 +59,12 @@ class Task {
   // Draws a batch, computes the loss and its gradients at the precision in force; changes no weight.
   virtual StepResult train_step() = 0;
 
+  // The same in two parts: what the host does, and what the device does. Where is_capturable(), the second launches the same
+  // work on the same memory every time, and reads nothing on the host: a step can be captured in a CUDA graph.
+  virtual bool is_capturable() const { return false; }
+  virtual void draw_batch() {}
+  virtual StepResult compute_step() { return train_step(); }
+
   // The task's metric in training, from the mean loss and the share that was right; nothing where it takes more to know it.
   virtual std::optional<double> training_metric(double loss, double correct) const;
 

@@ -2,8 +2,14 @@
 target_sources(lowtide_torch PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/checkpoint.cpp
   ${CMAKE_CURRENT_LIST_DIR}/optimizer.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/step_graph.cpp
   ${CMAKE_CURRENT_LIST_DIR}/trainer.cpp
   ${CMAKE_CURRENT_LIST_DIR}/update_cpu.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/update_cuda.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/update_layout.cpp
   ${CMAKE_CURRENT_LIST_DIR}/update_masked.cpp
   ${CMAKE_CURRENT_LIST_DIR}/weight_average.cpp
   ${CMAKE_CURRENT_LIST_DIR}/weight_plane.cpp)
+if(LOWTIDE_CUDA)
+  target_sources(lowtide_torch PRIVATE ${CMAKE_CURRENT_LIST_DIR}/update_cuda.cu)
+endif()

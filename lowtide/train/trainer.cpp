@@ -87,6 +87,8 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
   sums_.loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device));
   sums_.correct = torch::zeros({}, torch::TensorOptions(torch::kInt64).device(device));
   halted_ = torch::zeros({}, torch::TensorOptions(torch::kBool).device(device));
+  if (task_->is_capturable() && StepGraph::is_possible(task_->execution(), device))
+    graph_ = std::make_unique<StepGraph>(task_->model(), task_->execution(), device);
 }
 
 TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
@@ -158,25 +160,36 @@ void Trainer::train_one_step() {
   Execution& execution = task_->execution();
   execution.bits = schedule_->at(step_);
   execution.step = step_;
-  task_->model().zero_grad(/*set_to_none=*/true);
-  const StepResult result = task_->train_step();
-  const torch::Tensor norm = clip_gradients(task_->model().parameters(), recipe_.training.clip);
-  halted_.logical_or_(torch::isfinite(norm + result.loss).logical_not());
-  if (halted_.device().is_cpu()) stop_if_not_finite();  // elsewhere the host would wait: it asks when it logs
-  optimizer_->step(rate_.at(step_), halted_);
-  if (result.macs.empty()) {
-    ledger_.add(execution.bits, result.items);
+  const double rate = rate_.at(step_);
+  task_->draw_batch();
+  if (graph_) {
+    graph_->run(rate, [&] { compute_and_update(rate); });
   } else {
-    ledger_.add(execution.bits, result.items, result.macs);
+    compute_and_update(rate);
   }
-  if (schedule_->is_stateful()) schedule_->observe(step_, number(result.loss));
-  sums_.loss += result.loss;
-  if (result.correct.defined()) sums_.correct += result.correct;
+  if (result_.macs.empty()) {
+    ledger_.add(execution.bits, result_.items);
+  } else {
+    ledger_.add(execution.bits, result_.items, result_.macs);
+  }
+  if (schedule_->is_stateful()) schedule_->observe(step_, number(result_.loss));
   ++sums_.steps;
-  sums_.items += result.items;
-  sums_.judged += result.judged;
+  sums_.items += result_.items;
+  sums_.judged += result_.judged;
   ++step_;
   average_.observe(step_, halted_);
+}
+
+// All of a step that the device does: a CUDA graph may hold it.
+void Trainer::compute_and_update(double rate) {
+  task_->model().zero_grad(/*set_to_none=*/true);
+  result_ = task_->compute_step();
+  const torch::Tensor norm = clip_gradients(task_->model().parameters(), recipe_.training.clip);
+  halted_.logical_or_(torch::isfinite(norm + result_.loss).logical_not());
+  if (halted_.device().is_cpu()) stop_if_not_finite();  // elsewhere the host would wait: it asks when it logs
+  optimizer_->step(rate, halted_, graph_ ? graph_->parameters() : nullptr);
+  sums_.loss += result_.loss;
+  if (result_.correct.defined()) sums_.correct += result_.correct;
 }
 
 void Trainer::stop_if_not_finite() {

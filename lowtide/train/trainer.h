@@ -15,6 +15,7 @@
 #include "lowtide/train/progress.h"
 #include "lowtide/train/run_folder.h"
 #include "lowtide/train/run_length.h"
+#include "lowtide/train/step_graph.h"
 #include "lowtide/train/weight_average.h"
 
 namespace lowtide {
@@ -53,6 +54,7 @@ class Trainer {
 
   void open_folder(const std::filesystem::path& folder, bool resume);
   void train_one_step();
+  void compute_and_update(double rate);
   void stop_if_not_finite();
   Totals read_sums() const;
   ProgressLine line_of(const Totals& since, double seconds) const;
@@ -100,6 +102,8 @@ class Trainer {
 
   std::int64_t step_ = 0;  // steps done
   std::int64_t planned_;   // steps of the run, when the checkpoint was saved that this one began from
+  StepResult result_;      // of the last step
+  std::unique_ptr<StepGraph> graph_;  // where steps can be captured
   Sums sums_;
   Totals logged_, shown_;  // since the process began: in lines of metrics; and in lines of progress
   torch::Tensor

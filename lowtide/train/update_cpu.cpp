@@ -2,10 +2,10 @@
 #include <cmath>
 #include <cstdint>
 
-#include "lowtide/base/error.h"
 #include "lowtide/base/parallel.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/train/update.h"
+#include "lowtide/train/update_layout.h"
 
 namespace lowtide::cpu {
 namespace {
@@ -34,26 +34,12 @@ LOWTIDE_SIMD void adam(std::int64_t n, float* __restrict parameter, const float*
   }
 }
 
-// The tensor laid out in memory as the parameter is, so that both can be read straight on.
-at::Tensor laid_out_as(const at::Tensor& parameter, const at::Tensor& tensor) {
-  LOWTIDE_CHECK(parameter.is_non_overlapping_and_dense() && parameter.scalar_type() == at::kFloat,
-                "a parameter is floats without gaps");
-  if (tensor.strides() == parameter.strides()) return tensor;
-  return at::empty_strided(parameter.sizes(), parameter.strides(), tensor.options()).copy_(tensor);
-}
-
 // Calls span(begin, length) for spans of n numbers.
 template <typename Span>
 void for_each_span(std::int64_t n, const Span& span) {
   constexpr std::int64_t kSpan = 8192, kSpansPerThread = 4;  // fewer are not worth waking a thread
   parallel_for((n + kSpan - 1) / kSpan, kSpansPerThread,
                [&](std::int64_t i) { span(i * kSpan, std::min(kSpan, n - i * kSpan)); });
-}
-
-float* state_of(const at::Tensor& parameter, const at::Tensor& state) {
-  LOWTIDE_CHECK(state.strides() == parameter.strides(),
-                "an optimiser's state is laid out as the parameter is");
-  return state.data_ptr<float>();
 }
 
 }  // namespace

@@ -22,18 +22,23 @@ class StageCall {
  public:
   explicit StageCall(const ConvStage& stage) : stage_(stage), format_(stage.conv->format()) {}
 
-  // What its convolution is to read, given what is known of the range of that.
+  ConvWeight weight() const { return {stage_.conv->weight.detach(), bits(), stage_.conv->options.groups}; }
+  void set_prepared(std::shared_ptr<const PreparedConv> conv) { conv_ = std::move(conv); }
+
+  // What its convolution is to read, given what is known of the range of that. In training the running range follows it.
   template <typename Measure>
-  Range input_range(const Measure& measure) {
-    ActivationRange& running = stage_.conv->input_range();
+  Range input_range(const Measure& measure, std::vector<RangeUpdate>& updates) {
+    const ActivationRange& running = stage_.conv->input_range();
     if (is_float_bits(bits())) return {};
-    return stage_.conv->is_training() ? running.track(measure()) : running.running();
+    if (!stage_.conv->is_training()) return running.running();
+    updates.push_back(running.update(measure()));
+    return updates.back().now;
   }
 
   void forward(const Quantized& input, bool keeps) {
     ConvNormCall call;
     call.input = input;
-    call.weight = stage_.conv->encoded_weight(bits());
+    call.conv = std::move(conv_);
     call.shape = stage_.conv->shape(input.code.sizes());
     const std::int64_t macs = call.shape.input[0] * call.shape.macs();
     if (skips_pixels(call.shape)) {
@@ -70,7 +75,7 @@ class StageCall {
     passes_.reset();
   }
 
-  int bits() const { return format_.bits.forward; }
+  DeviceBits bits() const { return format_.forward_bits(); }
   ConvNorm& passes() { return *passes_; }
   void release() { passes_.reset(); }
   const ConvStage& stage() const { return stage_; }
@@ -78,6 +83,7 @@ class StageCall {
  private:
   ConvStage stage_;
   LayerFormat format_;
+  std::shared_ptr<const PreparedConv> conv_;
   std::unique_ptr<ConvNorm> passes_;
   LayerError error_;
 };
@@ -95,20 +101,27 @@ class BlockCall {
   std::size_t stages() const { return stages_.size() + (projection_ ? 1 : 0); }
   StageCall& last() { return stages_.back(); }
 
-  Activation forward(Activation input, bool keeps) {
+  // The stages, then the projection.
+  template <typename Each>
+  void for_each_stage(const Each& each) {
+    for (StageCall& stage : stages_) each(stage);
+    if (projection_) each(*projection_);
+  }
+
+  Activation forward(Activation input, bool keeps, std::vector<RangeUpdate>& updates) {
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       StageCall& stage = stages_[i];
       if (i == 0) {
-        const Range range = stage.input_range([&] { return measured(input); });
+        const Range range = stage.input_range([&] { return measured(input); }, updates);
         stage.forward(input.encoded(range, stage.bits()), keeps);
         continue;
       }
       ConvNorm& before = stages_[i - 1].passes();
-      const Range range = stage.input_range([&] { return before.range(); });
+      const Range range = stage.input_range([&] { return before.range(); }, updates);
       stage.forward(before.encode(range, stage.bits()), keeps);
       if (!keeps) stages_[i - 1].release();
     }
-    Activation sum = last().passes().add(residual(input, keeps));
+    Activation sum = last().passes().add(residual(input, keeps, updates));
     if (!keeps) last().release();
     return sum;
   }
@@ -143,10 +156,10 @@ class BlockCall {
   }
 
  private:
-  at::Tensor residual(Activation& input, bool keeps) {
+  at::Tensor residual(Activation& input, bool keeps, std::vector<RangeUpdate>& updates) {
     if (adds_input_) return input.value;
     if (!projection_) return {};
-    const Range range = projection_->input_range([&] { return measured(input); });
+    const Range range = projection_->input_range([&] { return measured(input); }, updates);
     projection_->forward(input.encoded(range, projection_->bits()), keeps);
     at::Tensor projected = projection_->passes().add({}).value;
     if (!keeps) projection_->release();
@@ -169,6 +182,7 @@ class BlockCall {
 
 // One pass of a trunk, forward and back.
 struct TrunkCall : torch::CustomClassHolder {
+  std::shared_ptr<const Engine> engine;
   std::vector<BlockCall> blocks;
   bool needs_input_gradient = false;
   bool keeps = false;  // what the backward pass needs
@@ -177,10 +191,23 @@ struct TrunkCall : torch::CustomClassHolder {
   Range output_range;
 
   at::Tensor forward() {
+    prepare();
     Activation x = std::exchange(input, {});
-    for (BlockCall& block : blocks) x = block.forward(std::move(x), keeps);
+    std::vector<RangeUpdate> updates;
+    for (BlockCall& block : blocks) x = block.forward(std::move(x), keeps, updates);
+    track(updates);
     output_range = x.range;
     return x.value;
+  }
+
+  // All weights at once: a launch a layer would take longer than the work.
+  void prepare() {
+    std::vector<StageCall*> stages;
+    for (BlockCall& block : blocks) block.for_each_stage([&](StageCall& stage) { stages.push_back(&stage); });
+    std::vector<ConvWeight> weights;
+    for (const StageCall* stage : stages) weights.push_back(stage->weight());
+    const auto prepared = engine->prepare_convs(weights, keeps);
+    for (std::size_t i = 0; i < stages.size(); ++i) stages[i]->set_prepared(prepared[i]);
   }
 
   // Of the input, then of all parameters.
@@ -194,6 +221,7 @@ struct TrunkCall : torch::CustomClassHolder {
       gradient = blocks[i].backward(std::move(gradient), owns_gradient, i > 0 || needs_input_gradient,
                                     i > 0 ? &blocks[i - 1] : nullptr, &gradients[end]);
     }
+    engine->finish_gradients();
     gradients[0] = std::move(gradient);
     return gradients;
   }
@@ -230,6 +258,7 @@ Activation Trunk::forward(const Activation& x) const {
     for (const ConvStage& stage : block.stages) add(stage);
     if (block.projection) add(*block.projection);
   }
+  if (!blocks_.empty()) call->engine = blocks_[0].stages[0].conv->execution().engine;
   call->keeps = at::GradMode::is_enabled();
   call->needs_input_gradient = x.value.requires_grad();
   call->input = Activation(contiguous(x.value.detach()), x.range);

@@ -70,6 +70,24 @@ TEST(Augment, PadCropIsACropOfThePaddedImage) {
   }
 }
 
+// Drawn in one place and cut in another: what is drawn is all that the other needs to know.
+TEST(Augment, ACropIsDrawnAndThenTaken) {
+  AugmentSpec spec = make_spec(Kind::kPadCrop, 6, 5);
+  spec.padding = 2;
+  spec.flip = true;
+  const Image image = gradient_image(6, 5, 3);
+  const Augmenter augmenter(spec, 3);
+  for (std::uint64_t position = 0; position < 200; ++position) {
+    RandomStream random = augmentation_stream(1, static_cast<std::int64_t>(position));
+    const Crop crop = augmenter.draw_crop(6, 5, random);
+    std::vector<float> out(static_cast<std::size_t>(augmenter.output_size()));
+    augmenter.apply(image, crop, out.data());
+    ASSERT_EQ(out, apply(spec, image, position));
+  }
+  EXPECT_EQ(augmenter.scale(1), static_cast<float>(1 / 255.0));
+  EXPECT_EQ(augmenter.shift(1), 0.0f);
+}
+
 TEST(Augment, OffsetsAreUniformAndHalfIsFlipped) {
   AugmentSpec spec = make_spec(Kind::kPadCrop, 32, 32);
   spec.padding = 4;

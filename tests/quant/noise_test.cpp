@@ -13,7 +13,7 @@ namespace {
 // Seed and step beyond 32 bits, to see that all of them count.
 constexpr NoiseKey kKey{0x123456789abcdef0u, 0x700000005, 11};
 
-NoiseCounter counter_of(const NoiseKey& key) {
+NoiseCounter reference_counter(const NoiseKey& key) {
   constexpr auto kPurpose = static_cast<std::uint32_t>(RandomPurpose::kRounding);
   return {static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32) ^ (kPurpose << 24),
           static_cast<std::uint32_t>(key.step), static_cast<std::uint32_t>(key.step >> 32), key.tensor};
@@ -36,7 +36,7 @@ TEST(Noise, IsWithinHalfOpenBothWays) {
 }
 
 TEST(Noise, MomentsAreThoseOfTheUniformDistribution) {
-  const NoiseCounter counter = counter_of(kKey);
+  const NoiseCounter counter = reference_counter(kKey);
   constexpr int kCount = 100000;
   double sum = 0, squares = 0;
   for (int i = 0; i < kCount; ++i) {
@@ -52,7 +52,7 @@ TEST(Noise, MomentsAreThoseOfTheUniformDistribution) {
 TEST(StochasticRounding, EveryElementHasTheNoiseOfItsIndex) {
   const std::vector<std::vector<std::int64_t>> shapes{
       {1}, {63}, {65}, {4095}, {4097}, {10000}, {3, 4097}, {70, 63}, {5, 6, 7}, {7, 3, 5, 5}, {2, 65, 8, 8}};
-  const NoiseCounter counter = counter_of(kKey);
+  const NoiseCounter counter = reference_counter(kKey);
   for (const auto& shape : shapes) {
     const torch::Tensor x = normal(shape, 2);
     const torch::Tensor index = memory_index(x);

@@ -79,7 +79,10 @@ void expect_codes(const char* what, const Quantized& actual, const Tensor& expec
 class CheckedConvNorm final : public ConvNorm {
  public:
   CheckedConvNorm(const Engine& engine, const ConvNormCall& call, int& stages_checked)
-      : call_(call), stages_checked_(stages_checked), y_(convolve(call.input, call.weight, call.shape)) {
+      : engine_(engine),
+        call_(call),
+        stages_checked_(stages_checked),
+        y_(convolve(call.input, call.conv->weight, call.shape)) {
     normalise();
     tested_ = engine.conv_norm(call);
     expect_within("convolution", tested_->output(), y_.value, y_.error);
@@ -93,7 +96,7 @@ class CheckedConvNorm final : public ConvNorm {
     return range;
   }
 
-  Quantized encode(const Range& range, int bits) override {
+  Quantized encode(const Range& range, DeviceBits bits) override {
     const Quantized codes = tested_->encode(range, bits);
     if (!is_float_bits(bits)) {
       EXPECT_TRUE(codes.offset.equal(range.min));
@@ -160,13 +163,14 @@ class CheckedConvNorm final : public ConvNorm {
   Tensor weight_gradient(const Quantized& error) override {
     const Bounded expected = gradient_of_weight(error);
     Tensor result = tested_->weight_gradient(error);
+    engine_.finish_gradients();
     expect_within("gradient of the weight", result, expected.value, expected.error);
     ++stages_checked_;
     return result;
   }
 
   Tensor input_gradient(const Quantized& error, const OtherGradient& other, ConvNorm* producer) override {
-    Bounded expected = lowtide::gradient(error, wide(call_.weight), call_.shape, /*of_input=*/true);
+    Bounded expected = lowtide::gradient(error, wide(call_.conv->weight), call_.shape, /*of_input=*/true);
     if (other.value.defined()) {
       const Tensor more = wide(other.value);
       expected.error += kSums * largest(more);
@@ -224,6 +228,7 @@ class CheckedConvNorm final : public ConvNorm {
                   variance + 1e-6 * largest(running_variance_));
   }
 
+  const Engine& engine_;
   const ConvNormCall call_;
   int& stages_checked_;
   Bounded y_;  // of the convolution

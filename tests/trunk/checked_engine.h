@@ -15,7 +15,12 @@ class CheckedEngine final : public Engine {
   explicit CheckedEngine(std::shared_ptr<const Engine> tested) : tested_(std::move(tested)) {}
 
   std::string name() const override { return "checked " + tested_->name(); }
+  std::vector<std::shared_ptr<const PreparedConv>> prepare_convs(const std::vector<ConvWeight>& weights,
+                                                                 bool keeps) const override {
+    return tested_->prepare_convs(weights, keeps);
+  }
   std::unique_ptr<ConvNorm> conv_norm(const ConvNormCall& call) const override;
+  void finish_gradients() const override { tested_->finish_gradients(); }
   int stages_checked() const { return stages_checked_; }  // forward and all the way back
 
   at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const override;

@@ -328,11 +328,7 @@ std::vector<Geometry> varied() {
   return geometries;
 }
 
-std::vector<Target> on_a_cpu() {
-  std::vector<Target> targets;
-  for (const std::string& name : engine_names()) targets.push_back({name});
-  return targets;
-}
+std::vector<Target> on_a_cpu() { return {{"simulated"}, {"integer"}}; }
 
 std::vector<Target> on_a_cpu_but_the_reference() {
   std::vector<Target> targets = on_a_cpu();
@@ -340,7 +336,21 @@ std::vector<Target> on_a_cpu_but_the_reference() {
   return targets;
 }
 
-const Target kOnCuda{"simulated", "cuda"};
+// `cuda` in builds that have it.
+std::vector<Target> on_cuda() {
+  std::vector<Target> targets{{"simulated", "cuda"}};
+  for (const std::string& name : engine_names()) {
+    if (name == "cuda") targets.push_back({name, "cuda"});
+  }
+  return targets;
+}
+
+std::vector<Target> available() {
+  std::vector<Target> targets = on_a_cpu();
+  if (torch::cuda::is_available())
+    for (const Target& target : on_cuda()) targets.push_back(target);
+  return targets;
+}
 
 INSTANTIATE_TEST_SUITE_P(Cpu, TrunkConformance,
                          testing::Combine(testing::ValuesIn(on_a_cpu()), testing::ValuesIn(kGeometries)),
@@ -353,11 +363,14 @@ INSTANTIATE_TEST_SUITE_P(Cpu, TrunkAgainstReference,
                                           testing::ValuesIn(varied())),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Cuda, TrunkConformance,
-                         testing::Combine(testing::Values(kOnCuda), testing::ValuesIn(kGeometries)), name_of);
+                         testing::Combine(testing::ValuesIn(on_cuda()), testing::ValuesIn(kGeometries)),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Cuda, TrunkAgainstAutograd,
-                         testing::Combine(testing::Values(kOnCuda), testing::ValuesIn(varied())), name_of);
+                         testing::Combine(testing::ValuesIn(on_cuda()), testing::ValuesIn(varied())),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Cuda, TrunkAgainstReference,
-                         testing::Combine(testing::Values(kOnCuda), testing::ValuesIn(varied())), name_of);
+                         testing::Combine(testing::ValuesIn(on_cuda()), testing::ValuesIn(varied())),
+                         name_of);
 
 TEST(Trunk, ServesOneBackwardPass) {
   const Geometry& geometry = kGeometries[0];
@@ -370,14 +383,16 @@ TEST(Trunk, ServesOneBackwardPass) {
 
 // The gradient that a trunk is given may have other readers.
 TEST(Trunk, LeavesTheGradientAlone) {
-  for (const std::string& engine : engine_names()) {
+  for (const auto& [engine, device] : available()) {
     for (const Geometry& geometry : kGeometries) {
       Network network(geometry, 1);
       const auto execution = execution_at({8, 8});
       execution->engine = make_engine(engine);
       attach_layers(network, execution, LayerRules(std::vector<std::string>{}));
-      const torch::Tensor y = network.trunk.forward(input_of(geometry, 0).requires_grad_());
-      const torch::Tensor gradient = normal(y.sizes(), 3).contiguous(torch::MemoryFormat::ChannelsLast);
+      network.to(torch::Device(device));
+      const torch::Tensor y = network.trunk.forward(input_of(geometry, 0).to(device).requires_grad_());
+      const torch::Tensor gradient =
+          normal(y.sizes(), 3).contiguous(torch::MemoryFormat::ChannelsLast).to(device);
       const torch::Tensor before = gradient.clone();
       y.backward(gradient);
       EXPECT_TRUE(same(gradient, before)) << engine << " " << geometry.name;
@@ -387,15 +402,16 @@ TEST(Trunk, LeavesTheGradientAlone) {
 
 // What is not finite stays so: the training loop looks for it.
 TEST(Trunk, NotFiniteInputGivesNoFiniteOutput) {
-  for (const std::string& engine : engine_names()) {
+  for (const auto& [engine, device] : available()) {
     const Geometry& geometry = kGeometries[2];
     Network network(geometry, 1);
     const auto execution = execution_at({8, 8});
     execution->engine = make_engine(engine);
     attach_layers(network, execution, LayerRules(std::vector<std::string>{}));
+    network.to(torch::Device(device));
     torch::Tensor x = input_of(geometry, 0);
     x[1][2][3][4] = std::numeric_limits<float>::quiet_NaN();
-    EXPECT_FALSE(network.trunk.forward(x).value.isfinite().any().item<bool>()) << engine;
+    EXPECT_FALSE(network.trunk.forward(x.to(device)).value.isfinite().any().item<bool>()) << engine;
   }
 }
 

@@ -25,7 +25,7 @@ FusedConvNorm::FusedConvNorm(const IntegerEngine& engine, ConvNormCall call)
   const bool takes_statistics = call_.measures || call_.norm.uses_batch;
   cpu::ChannelMoments moments;
   y_ = contiguous(
-      engine_.conv2d(call_.input, call_.weight, call_.shape, takes_statistics ? &moments : nullptr));
+      engine_.conv2d(call_.input, call_.conv->weight, call_.shape, takes_statistics ? &moments : nullptr));
   if (takes_statistics) statistics_ = moments.of(y_);
   norm_ = cpu::start_normalisation(call_.norm, call_.relu, y_.numel() / y_.size(1),
                                    takes_statistics ? &statistics_ : nullptr);
@@ -33,7 +33,7 @@ FusedConvNorm::FusedConvNorm(const IntegerEngine& engine, ConvNormCall call)
 
 Range FusedConvNorm::range() { return norm_.map.range(statistics_); }
 
-Quantized FusedConvNorm::encode(const Range& range, int bits) {
+Quantized FusedConvNorm::encode(const Range& range, DeviceBits bits) {
   Quantized codes = is_bytes(bits) ? cpu::encode_mapped(y_, norm_.map, range, bits)
                                    : lowtide::encode(cpu::map_and_add(y_, norm_.map, {}).value, range, bits);
   keep_for_backward();
@@ -55,7 +55,7 @@ void FusedConvNorm::keep_for_backward() {
 cpu::MapBackward& FusedConvNorm::backward() {
   if (!backward_) {
     const at::Tensor y =
-        y_.defined() ? std::move(y_) : engine_.conv2d(call_.input, call_.weight, call_.shape);
+        y_.defined() ? std::move(y_) : engine_.conv2d(call_.input, call_.conv->weight, call_.shape);
     backward_ =
         std::make_unique<cpu::MapBackward>(contiguous(y), norm_.map, norm_.scatter, std::move(positive_));
   }
@@ -82,7 +82,7 @@ at::Tensor FusedConvNorm::weight_gradient(const Quantized& error) {
 at::Tensor FusedConvNorm::input_gradient(const Quantized& error, const OtherGradient& other,
                                          ConvNorm* producer) {
   auto* before = dynamic_cast<FusedConvNorm*>(producer);
-  return engine_.conv2d_input_gradient(error, call_.weight, call_.shape, other,
+  return engine_.conv2d_input_gradient(error, call_.conv->weight, call_.shape, other,
                                        before ? &before->backward() : nullptr);
 }
 

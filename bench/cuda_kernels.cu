@@ -1,0 +1,438 @@
+// The CUDA engine's kernels by themselves, without torch: each is compared with the same in double precision on a CPU, then
+// timed on the shapes of CIFAR's ResNets, as nodes of a graph. `nvcc … bench/cuda_kernels.cu lowtide/engine/cuda/*.cu`.
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "lowtide/engine/cuda/kernels.h"
+
+namespace {
+
+using namespace lowtide;        // NOLINT
+using namespace lowtide::cuda;  // NOLINT
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  std::printf("%s: %s\n", what, cudaGetErrorString(status));
+  std::exit(1);
+}
+
+template <typename T>
+class Buffer {
+ public:
+  explicit Buffer(std::size_t n, int fill = 0x7f) : n_(n) {
+    check(cudaMalloc(&p_, n * sizeof(T) + 64), "cudaMalloc");
+    check(cudaMemset(p_, fill, n * sizeof(T)), "cudaMemset");  // poison: what is not written shows
+  }
+  explicit Buffer(const std::vector<T>& v) : Buffer(v.size()) {
+    check(cudaMemcpy(p_, v.data(), n_ * sizeof(T), cudaMemcpyHostToDevice), "copy");
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { cudaFree(p_); }
+  T* get() const { return p_; }
+  std::vector<T> host() const {
+    std::vector<T> v(n_);
+    check(cudaMemcpy(v.data(), p_, n_ * sizeof(T), cudaMemcpyDeviceToHost), "copy");
+    return v;
+  }
+
+ private:
+  T* p_ = nullptr;
+  std::size_t n_;
+};
+
+std::mt19937 generator(1);  // NOLINT
+
+std::vector<std::uint8_t> codes(std::size_t n, int top) {
+  std::vector<std::uint8_t> v(n);
+  for (auto& x : v) x = static_cast<std::uint8_t>(generator() % static_cast<unsigned>(top + 1));
+  return v;
+}
+std::vector<float> normal(std::size_t n, float scale = 1, float shift = 0) {
+  std::normal_distribution<float> of(shift, scale);
+  std::vector<float> v(n);
+  for (auto& x : v) x = of(generator);
+  return v;
+}
+
+// One convolution with everything that it needs in device memory.
+struct Case {
+  ConvGeometry g;
+  int top;
+  float x_scale, x_offset, e_scale, e_offset;
+  std::vector<std::uint8_t> x_host, e_host;
+  std::vector<float> w_host, other_host, producer_host;
+  Buffer<std::uint8_t> x, e;
+  Buffer<float> w, sx, ox, se, oe;
+  Buffer<std::uint8_t> w_code;
+  Buffer<float> w_scale, w_offset;
+  Buffer<std::uint8_t> forward, backward;
+  Buffer<int> prefix;
+  Buffer<float> tap_value, plane_scale;
+  Buffer<float> y, dx, dw, other, producer;
+  Buffer<float> gamma, beta, running_mean, running_variance, mean, factor, bias, inverse, min, range;
+  Buffer<float> gm, slope, dgamma, dbeta;
+  Buffer<std::uint8_t> work, dwork, wwork;
+  std::size_t wbytes;
+
+  Case(const ConvGeometry& geometry, int bits, bool after_relu)
+      : g(geometry),
+        top((1 << bits) - 1),
+        x_scale(0.013f),
+        x_offset(after_relu ? 0.0f : -1.3f),
+        e_scale(1e-4f),
+        e_offset(-0.0127f),
+        x_host(codes(size(g.input_pixels(), g.inputs), top)),
+        e_host(codes(size(g.output_pixels(), g.outputs), top)),
+        w_host(normal(size(g.outputs, g.taps() * g.inputs), 0.05f, 0.01f)),
+        other_host(normal(size(g.input_pixels(), g.inputs), 0.01f)),
+        producer_host(normal(size(g.input_pixels(), g.inputs), 1.0f, 0.2f)),
+        x(x_host),
+        e(e_host),
+        w(w_host),
+        sx(std::vector<float>{x_scale}),
+        ox(std::vector<float>{x_offset}),
+        se(std::vector<float>{e_scale}),
+        oe(std::vector<float>{e_offset}),
+        w_code(w_host.size()),
+        w_scale(static_cast<std::size_t>(g.outputs)),
+        w_offset(static_cast<std::size_t>(g.outputs)),
+        forward(packed_forward_bytes(g.outputs, g.taps(), g.inputs)),
+        backward(packed_backward_bytes(g.outputs, g.taps(), g.inputs)),
+        prefix(size((g.kernel_rows + 1) * (g.kernel_cols + 1), g.outputs)),
+        tap_value(size(g.taps(), g.inputs)),
+        plane_scale(1),
+        y(size(g.output_pixels(), g.outputs)),
+        dx(size(g.input_pixels(), g.inputs)),
+        dw(w_host.size()),
+        other(other_host),
+        producer(producer_host),
+        gamma(normal(static_cast<std::size_t>(g.outputs + g.inputs), 0.2f, 1)),
+        beta(normal(static_cast<std::size_t>(g.outputs + g.inputs), 0.2f)),
+        running_mean(static_cast<std::size_t>(g.outputs), 0),
+        running_variance(static_cast<std::size_t>(g.outputs), 0),
+        mean(static_cast<std::size_t>(g.outputs + g.inputs)),
+        factor(static_cast<std::size_t>(g.outputs + g.inputs)),
+        bias(static_cast<std::size_t>(g.outputs + g.inputs)),
+        inverse(static_cast<std::size_t>(g.outputs + g.inputs)),
+        min(8),
+        range(8),
+        gm(static_cast<std::size_t>(g.outputs + g.inputs)),
+        slope(static_cast<std::size_t>(g.outputs + g.inputs)),
+        dgamma(static_cast<std::size_t>(g.outputs + g.inputs)),
+        dbeta(static_cast<std::size_t>(g.outputs + g.inputs)),
+        work(statistics_bytes(g.outputs), 0),
+        dwork(statistics_bytes(g.inputs), 0),
+        wwork(weight_gradient_work_bytes(g), 0),
+        wbytes(weight_gradient_work_bytes(g)) {}
+
+  static std::size_t size(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
+  int bits() const { return top == 255 ? 8 : top == 7 ? 3 : 4; }
+
+  WeightLayer layer() const {
+    WeightLayer l;
+    l.weight = w.get();
+    l.outputs = g.outputs;
+    l.kernel_rows = g.kernel_rows;
+    l.kernel_cols = g.kernel_cols;
+    l.inputs = g.inputs;
+    l.bits = {bits()};
+    l.code = w_code.get();
+    l.scale = w_scale.get();
+    l.offset = w_offset.get();
+    l.forward = reinterpret_cast<std::uint32_t*>(forward.get());
+    l.backward = reinterpret_cast<std::uint32_t*>(backward.get());
+    l.tap_prefix = prefix.get();
+    l.tap_value = tap_value.get();
+    l.plane_scale = plane_scale.get();
+    return l;
+  }
+  Codes xs() const { return {x.get(), sx.get(), ox.get(), {bits()}}; }
+  Codes es() const { return {e.get(), se.get(), oe.get(), {bits()}}; }
+  NormConstants constants(int first) const {
+    return {mean.get() + first, factor.get() + first, bias.get() + first, inverse.get() + first,
+            min.get(),          range.get()};
+  }
+  OutputArguments output(bool statistics) const {
+    OutputArguments a{g, xs(), layer(), y.get(), {}};
+    if (statistics) {
+      a.statistics.work = work.get();
+      a.statistics.weight = gamma.get();
+      a.statistics.bias = beta.get();
+      a.statistics.running_mean = running_mean.get();
+      a.statistics.running_variance = running_variance.get();
+      a.statistics.momentum = 0.1;
+      a.statistics.uses_batch = true;
+      a.statistics.relu = true;
+      a.statistics.out = constants(0);
+    }
+    return a;
+  }
+  InputGradientArguments input_gradient(bool sums, bool with_other) const {
+    InputGradientArguments a;
+    a.g = g;
+    a.dy = es();
+    a.w = layer();
+    a.dx = dx.get();
+    if (with_other) {
+      a.other = other.get();
+      a.other_rows = g.height;
+      a.other_cols = g.width;
+    }
+    if (sums) {
+      a.sums.work = dwork.get();
+      a.sums.norm = constants(g.outputs);
+      a.sums.relu = true;
+      a.sums.uses_batch = true;
+      a.sums.y = producer.get();
+      a.sums.weight_gradient = dgamma.get();
+      a.sums.bias_gradient = dbeta.get();
+      a.sums.gradient_mean = gm.get();
+      a.sums.slope = slope.get();
+    }
+    return a;
+  }
+  WeightGradientArguments weight_gradient() const { return {g, es(), xs(), wwork.get(), dw.get()}; }
+};
+
+// Calls each(image, row, col, output row, output col, tap) for every product of pixels.
+template <typename Each>
+void for_each_tap(const ConvGeometry& g, const Each& each) {
+  for (int n = 0; n < g.images; ++n)
+    for (int r = 0; r < g.rows; ++r)
+      for (int c = 0; c < g.cols; ++c)
+        for (int i = 0; i < g.kernel_rows; ++i)
+          for (int j = 0; j < g.kernel_cols; ++j) {
+            const int row = r * g.stride_rows - g.pad_rows + i, col = c * g.stride_cols - g.pad_cols + j;
+            if (row < 0 || col < 0 || row >= g.height || col >= g.width) continue;
+            each((n * g.rows + r) * g.cols + c, (n * g.height + row) * g.width + col, i * g.kernel_cols + j);
+          }
+}
+
+double distance(const std::vector<float>& a, const std::vector<double>& b) {
+  double largest = 0, off = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (!(std::abs(a[i] - b[i]) <= off)) off = std::abs(a[i] - b[i]);
+    largest = std::max(largest, std::abs(b[i]));
+  }
+  return off / largest;
+}
+
+bool failed = false;  // NOLINT
+void report(const std::string& name, double off, double limit) {
+  const bool bad = !(off <= limit);
+  failed |= bad;
+  std::printf("%-44s %.2e %s\n", name.c_str(), off, bad ? "FAILED" : "");
+}
+
+void compare(const std::string& name, const ConvGeometry& g, int bits, bool after_relu) {
+  const Case c(g, bits, after_relu);
+  const WeightLayer layer = c.layer();
+  encode_weights(&layer, 1, nullptr);
+  conv_output(c.output(true), nullptr);
+  conv_weight_gradient(c.weight_gradient(), nullptr);
+  // The normalisation before: any constants do.
+  const auto n_in = static_cast<std::size_t>(g.inputs), n_out = static_cast<std::size_t>(g.outputs);
+  const std::vector<float> producer_mean = normal(n_in, 0.1f), producer_factor = normal(n_in, 0.2f, 1),
+                           producer_bias = normal(n_in, 0.3f);
+  const auto put = [&](const Buffer<float>& to, const std::vector<float>& from) {
+    check(cudaMemcpy(to.get() + n_out, from.data(), from.size() * sizeof(float), cudaMemcpyHostToDevice),
+          "copy");
+  };
+  put(c.mean, producer_mean);
+  put(c.factor, producer_factor);
+  put(c.bias, producer_bias);
+  put(c.inverse, producer_factor);
+  conv_input_gradient(c.input_gradient(true, true), nullptr);
+  check(cudaDeviceSynchronize(), name.c_str());
+
+  const auto code = c.w_code.host();
+  const auto scale = c.w_scale.host(), offset = c.w_offset.host();
+  const int length = g.taps() * g.inputs;
+  std::vector<double> w(code.size()), y(c.e_host.size()), dx(c.x_host.size()), dw(code.size());
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    const std::size_t row = i / static_cast<std::size_t>(length);
+    w[i] = static_cast<double>(code[i]) * scale[row] + offset[row];
+    if (std::abs(w[i] - c.w_host[i]) > 0.51 * scale[row]) report(name + " weight code", 1, 0);
+  }
+  const auto X = [&](int i) {
+    return static_cast<double>(c.x_host[static_cast<std::size_t>(i)]) * c.x_scale + c.x_offset;
+  };
+  const auto E = [&](int i) {
+    return static_cast<double>(c.e_host[static_cast<std::size_t>(i)]) * c.e_scale + c.e_offset;
+  };
+  for_each_tap(g, [&](int out, int in, int tap) {
+    for (int o = 0; o < g.outputs; ++o)
+      for (int i = 0; i < g.inputs; ++i) {
+        const auto at = static_cast<std::size_t>(o * length + tap * g.inputs + i);
+        const int to = out * g.outputs + o, from = in * g.inputs + i;
+        y[static_cast<std::size_t>(to)] += X(from) * w[at];
+        dx[static_cast<std::size_t>(from)] += E(to) * w[at];
+        dw[at] += E(to) * X(from);
+      }
+  });
+  report(name + " output", distance(c.y.host(), y), 1e-6);
+  report(name + " weight gradient", distance(c.dw.host(), dw), 1e-7);
+  std::vector<double> dgamma(n_in), dbeta(n_in);
+  for (std::size_t i = 0; i < dx.size(); ++i) {
+    const std::size_t ch = i % n_in;
+    dx[i] += c.other_host[i];
+    const float z = (c.producer_host[i] - producer_mean[ch]) * producer_factor[ch] + producer_bias[ch];
+    if (!(z > 0)) dx[i] = 0;
+    dbeta[ch] += dx[i];
+    dgamma[ch] += dx[i] * (c.producer_host[i] - producer_mean[ch]) * producer_factor[ch];
+  }
+  report(name + " input gradient", distance(c.dx.host(), dx), 2e-6);
+  auto gamma = c.dgamma.host(), beta = c.dbeta.host();
+  gamma.resize(n_in);
+  beta.resize(n_in);
+  report(name + " norm weight gradient", distance(gamma, dgamma), 5e-6);
+  report(name + " norm bias gradient", distance(beta, dbeta), 5e-6);
+  const auto got = c.y.host();
+  std::vector<double> mean(n_out), inverse(n_out);
+  const double n = g.output_pixels();
+  for (std::size_t i = 0; i < got.size(); ++i) mean[i % n_out] += got[i] / n;
+  std::vector<double> variance(n_out);
+  for (std::size_t i = 0; i < got.size(); ++i)
+    variance[i % n_out] += std::pow(got[i] - mean[i % n_out], 2) / n;
+  for (std::size_t i = 0; i < n_out; ++i) inverse[i] = 1 / std::sqrt(variance[i] + 1e-5);
+  auto got_mean = c.mean.host(), got_inverse = c.inverse.host();
+  got_mean.resize(n_out);
+  got_inverse.resize(n_out);
+  report(name + " mean", distance(got_mean, mean), 1e-6);
+  report(name + " deviation", distance(got_inverse, inverse), 2e-6);
+  double low = 1e30, high = -1e30;
+  const auto factor = c.factor.host(), bias = c.bias.host();
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const float z = std::max(0.0f, (got[i] - got_mean[i % n_out]) * factor[i % n_out] + bias[i % n_out]);
+    low = std::min<double>(low, z);
+    high = std::max<double>(high, z);
+  }
+  report(name + " range", std::abs(c.min.host()[0] - low) + std::abs(c.range.host()[0] - (high - low)), 1e-6);
+}
+
+ConvGeometry geometry(int images, int size, int in, int out, int kernel, int stride, int pad) {
+  ConvGeometry g;
+  g.images = images;
+  g.height = g.width = size;
+  g.inputs = in;
+  g.outputs = out;
+  g.kernel_rows = g.kernel_cols = kernel;
+  g.stride_rows = g.stride_cols = stride;
+  g.pad_rows = g.pad_cols = pad;
+  g.rows = g.cols = (size + 2 * pad - kernel) / stride + 1;
+  return g;
+}
+
+// Microseconds of one call, as one of many in a graph.
+double time_of(const std::function<void(cudaStream_t)>& call) {
+  constexpr int kCalls = 50, kReplays = 20;
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  check(cudaStreamCreate(&stream), "stream");
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
+  for (int i = 0; i < kCalls; ++i) call(stream);
+  check(cudaStreamEndCapture(stream, &graph), "capture");
+  check(cudaGraphInstantiate(&exec, graph, 0), "instantiate");
+  cudaEvent_t from = nullptr, to = nullptr;
+  cudaEventCreate(&from);
+  cudaEventCreate(&to);
+  for (int i = 0; i < 3; ++i) cudaGraphLaunch(exec, stream);
+  cudaEventRecord(from, stream);
+  for (int i = 0; i < kReplays; ++i) cudaGraphLaunch(exec, stream);
+  cudaEventRecord(to, stream);
+  check(cudaStreamSynchronize(stream), "timing");
+  float ms = 0;
+  cudaEventElapsedTime(&ms, from, to);
+  cudaGraphExecDestroy(exec);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+  return 1000.0 * ms / (kCalls * kReplays);
+}
+
+void time_layer(const std::string& name, const ConvGeometry& g) {
+  const Case c(g, 8, true);
+  const WeightLayer layer = c.layer();
+  encode_weights(&layer, 1, nullptr);
+  conv_output(c.output(true), nullptr);
+  const std::int64_t n = static_cast<std::int64_t>(g.output_pixels()) * g.outputs;
+  const Buffer<std::uint8_t> extremes(kExtremesBytes, 0), code(static_cast<std::size_t>(n)),
+      positive(static_cast<std::size_t>(n / 8 + 1));
+  const Buffer<float> residual(normal(static_cast<std::size_t>(n))), z(static_cast<std::size_t>(n)), scale(1);
+  NormEncodeArguments encode{c.y.get(),     n,   g.outputs,  c.constants(0), true, c.min.get(),
+                             c.range.get(), {8}, code.get(), scale.get()};
+  NormAddArguments add{c.y.get(),       residual.get(),   n,
+                       g.outputs,       c.constants(0),   true,
+                       extremes.get(),  z.get(),          positive.get(),
+                       c.min.get() + 1, c.range.get() + 1};
+  NormGradientArguments gradient;
+  gradient.gradient = residual.get();
+  gradient.n = n;
+  gradient.channels = g.outputs;
+  gradient.sums = c.input_gradient(true, false).sums;
+  gradient.sums.norm = c.constants(0);
+  gradient.sums.y = c.y.get();
+  gradient.work = extremes.get();
+  gradient.min = c.min.get() + 2;
+  gradient.range = c.range.get() + 2;
+  gradient.bits = {8};
+  gradient.noisy = true;
+  gradient.code = code.get();
+  gradient.scale = scale.get();
+  const double us[] = {
+      time_of([&](cudaStream_t s) { encode_weights(&layer, 1, s); }),
+      time_of([&](cudaStream_t s) { conv_output(c.output(true), s); }),
+      time_of([&](cudaStream_t s) { conv_output(c.output(false), s); }),
+      time_of([&](cudaStream_t s) { norm_encode(encode, s); }),
+      time_of([&](cudaStream_t s) { norm_add(add, s); }),
+      time_of([&](cudaStream_t s) { norm_gradient_range(gradient, s); }),
+      time_of([&](cudaStream_t s) { norm_gradient_encode(gradient, s); }),
+      time_of([&](cudaStream_t s) { conv_input_gradient(c.input_gradient(true, true), s); }),
+      time_of([&](cudaStream_t s) { conv_input_gradient(c.input_gradient(false, false), s); }),
+      time_of([&](cudaStream_t s) { conv_weight_gradient(c.weight_gradient(), s); })};
+  std::printf("%-22s", name.c_str());
+  for (const double t : us) std::printf(" %8.2f", t);
+  std::printf("\n");
+  check(cudaDeviceSynchronize(), name.c_str());
+}
+
+}  // namespace
+
+int main() {
+  for (const int bits : {8, 3}) {
+    for (const bool after_relu : {true, false}) {
+      const std::string tag = std::to_string(bits) + (after_relu ? "r " : "  ");
+      compare(tag + "16>16 3x3", geometry(8, 12, 16, 16, 3, 1, 1), bits, after_relu);
+      compare(tag + "64>64 3x3", geometry(5, 8, 64, 64, 3, 1, 1), bits, after_relu);
+      compare(tag + "16>32 3x3/2", geometry(6, 11, 16, 32, 3, 2, 1), bits, after_relu);
+      compare(tag + "3>16 3x3", geometry(8, 12, 3, 16, 3, 1, 1), bits, after_relu);
+      compare(tag + "3>8 7x7/2", geometry(4, 15, 3, 8, 7, 2, 3), bits, after_relu);
+      compare(tag + "24>72 1x1", geometry(6, 9, 24, 72, 1, 1, 0), bits, after_relu);
+      compare(tag + "12>19 3x3", geometry(3, 7, 12, 19, 3, 1, 1), bits, after_relu);
+      compare(tag + "5>7 1x1 one pixel", geometry(9, 1, 5, 7, 1, 1, 0), bits, after_relu);
+      compare(tag + "7>7 3x3 one pixel", geometry(9, 1, 7, 7, 3, 1, 1), bits, after_relu);
+      compare(tag + "256>80 1x1", geometry(3, 7, 256, 80, 1, 1, 0), bits, after_relu);
+    }
+  }
+  std::printf(
+      "\nmicroseconds           weights   output  no stat   encode      add   range  codes   dgrad+s    "
+      "dgrad    wgrad\n");
+  time_layer("stem 3>16 32x32", geometry(128, 32, 3, 16, 3, 1, 1));
+  time_layer("16>16 32x32, 128", geometry(128, 32, 16, 16, 3, 1, 1));
+  time_layer("16>32/2", geometry(128, 32, 16, 32, 3, 2, 1));
+  time_layer("32>32 16x16, 128", geometry(128, 16, 32, 32, 3, 1, 1));
+  time_layer("64>64 8x8, 128", geometry(128, 8, 64, 64, 3, 1, 1));
+  time_layer("64>64 56x56, 64", geometry(64, 56, 64, 64, 3, 1, 1));
+  time_layer("256>64 1x1 56x56, 64", geometry(64, 56, 256, 64, 1, 1, 0));
+  time_layer("512>512 7x7, 64", geometry(64, 7, 512, 512, 3, 1, 1));
+  std::printf(failed ? "FAILED\n" : "all agree\n");
+  return failed ? 1 : 0;
+}

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "lowtide/engine/cuda/side_stream.h"
+#include "lowtide/engine/engine.h"
+#include "lowtide/engine/simulated.h"
+
+namespace lowtide {
+
+// Trunks' convolutions of codes of 8 bits and fewer on tensor cores, fused with what surrounds them; on a GPU from sm_80 on.
+// What it has no kernels for (wider codes, float operands, groups, layers outside trunks) it leaves to `simulated`.
+class CudaEngine final : public Engine {
+ public:
+  std::string name() const override { return "cuda"; }
+  std::vector<std::shared_ptr<const PreparedConv>> prepare_convs(const std::vector<ConvWeight>& weights,
+                                                                 bool keeps) const override;
+  std::unique_ptr<ConvNorm> conv_norm(const ConvNormCall& call) const override;
+  void finish_gradients() const override { aside_.join(); }
+
+  at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const override {
+    return simulated_.conv2d(x, w, shape);
+  }
+  at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w,
+                                   const ConvShape& shape) const override {
+    return simulated_.conv2d_input_gradient(dy, w, shape);
+  }
+  at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
+                                    const ConvShape& shape) const override {
+    return simulated_.conv2d_weight_gradient(dy, x, shape);
+  }
+  at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override {
+    return simulated_.product(a, b, shape);
+  }
+  std::unique_ptr<const PreparedOperand> prepare(const Quantized& b, bool transposed) const override {
+    return simulated_.prepare(b, transposed);
+  }
+  at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const override {
+    return simulated_.aggregate(matrix, features);
+  }
+
+ private:
+  SimulatedEngine simulated_;
+  mutable cuda::SideStream aside_;
+};
+
+}  // namespace lowtide

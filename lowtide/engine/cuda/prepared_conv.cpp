@@ -1,0 +1,166 @@
+#include "lowtide/engine/cuda/prepared_conv.h"
+
+#include "lowtide/quant/quantizer.h"
+#if defined(LOWTIDE_WITH_CUDA)
+#include <c10/cuda/CUDAStream.h>
+#endif
+
+namespace lowtide::cuda {
+namespace {
+
+constexpr std::int64_t kMostTaps = 49;  // 7 × 7
+
+// Pieces of one allocation, each aligned for any kind of load.
+class Arena {
+ public:
+  // Called twice with the same requests: first they are added up, then they are served.
+  std::int64_t add(std::size_t bytes) {
+    const std::int64_t at = size_;
+    size_ += static_cast<std::int64_t>((bytes + kAlignment - 1) / kAlignment * kAlignment);
+    return at;
+  }
+  at::Tensor allocate(const at::Device& device, bool zeroed) const {
+    const auto options = at::TensorOptions(at::kByte).device(device);
+    return zeroed ? at::zeros({size_}, options) : at::empty({size_}, options);
+  }
+
+ private:
+  static constexpr std::size_t kAlignment = 256;
+  std::int64_t size_ = 0;
+};
+
+// Where the memory of one convolution lies in the two arenas.
+struct Places {
+  std::int64_t code, scale, offset, forward, backward, tap_prefix, tap_value, plane_scale;
+  std::int64_t statistics, gradient_sums, sum_extremes, error_extremes, weight_gradient;
+};
+
+ConvGeometry weight_geometry(const at::Tensor& w) {
+  ConvGeometry g;
+  g.outputs = static_cast<int>(w.size(0));
+  g.inputs = static_cast<int>(w.size(1));
+  g.kernel_rows = static_cast<int>(w.size(2));
+  g.kernel_cols = static_cast<int>(w.size(3));
+  return g;
+}
+
+Places place(const ConvGeometry& g, bool keeps, Arena& plain, Arena& zeroed) {
+  const auto outputs = static_cast<std::size_t>(g.outputs), inputs = static_cast<std::size_t>(g.inputs),
+             taps = static_cast<std::size_t>(g.taps());
+  Places p{};
+  p.code = plain.add(outputs * taps * inputs);
+  p.scale = plain.add(outputs * sizeof(float));
+  p.offset = plain.add(outputs * sizeof(float));
+  p.forward = plain.add(packed_forward_bytes(g.outputs, g.taps(), g.inputs));
+  p.tap_prefix =
+      plain.add(static_cast<std::size_t>((g.kernel_rows + 1) * (g.kernel_cols + 1)) * outputs * sizeof(int));
+  p.statistics = zeroed.add(statistics_bytes(g.outputs));
+  p.sum_extremes = zeroed.add(kExtremesBytes);
+  if (!keeps) return p;
+  p.backward = plain.add(packed_backward_bytes(g.outputs, g.taps(), g.inputs));
+  p.tap_value = plain.add(taps * inputs * sizeof(float));
+  p.plane_scale = plain.add(sizeof(float));
+  p.gradient_sums = zeroed.add(statistics_bytes(g.outputs));
+  p.error_extremes = zeroed.add(kExtremesBytes);
+  p.weight_gradient = zeroed.add(weight_gradient_work_bytes(g));
+  return p;
+}
+
+template <typename T>
+T* at_place(const at::Tensor& memory, std::int64_t place) {
+  return reinterpret_cast<T*>(memory.data_ptr<std::uint8_t>() + place);
+}
+
+at::Tensor view_of(const at::Tensor& memory, std::int64_t place, std::int64_t bytes, at::ScalarType type) {
+  return memory.narrow(0, place, bytes).view(type);
+}
+
+void fill(PreparedCudaConv& conv, const ConvWeight& of, const at::Tensor& weight, const Places& p,
+          const at::Tensor& plain, const at::Tensor& zeroed, bool keeps) {
+  const ConvGeometry g = weight_geometry(weight);
+  const std::int64_t rows = static_cast<std::int64_t>(sizeof(float)) * g.outputs;
+  conv.memory = {plain, zeroed, weight};
+  conv.has_backward = keeps;
+  const at::Tensor code = view_of(plain, p.code, weight.numel(), at::kByte);
+  conv.weight = {code.as_strided(weight.sizes(), weight.strides()), view_of(plain, p.scale, rows, at::kFloat),
+                 view_of(plain, p.offset, rows, at::kFloat), of.bits};
+  WeightLayer& layer = conv.layer;
+  layer.weight = weight.data_ptr<float>();
+  layer.outputs = g.outputs;
+  layer.kernel_rows = g.kernel_rows;
+  layer.kernel_cols = g.kernel_cols;
+  layer.inputs = g.inputs;
+  layer.bits = of.bits;
+  layer.code = at_place<std::uint8_t>(plain, p.code);
+  layer.scale = at_place<float>(plain, p.scale);
+  layer.offset = at_place<float>(plain, p.offset);
+  layer.forward = at_place<std::uint32_t>(plain, p.forward);
+  layer.tap_prefix = at_place<int>(plain, p.tap_prefix);
+  conv.statistics = at_place<void*>(zeroed, p.statistics);
+  conv.sum_extremes = at_place<void*>(zeroed, p.sum_extremes);
+  if (!keeps) return;
+  layer.backward = at_place<std::uint32_t>(plain, p.backward);
+  layer.tap_value = at_place<float>(plain, p.tap_value);
+  layer.plane_scale = at_place<float>(plain, p.plane_scale);
+  conv.gradient_sums = at_place<void*>(zeroed, p.gradient_sums);
+  conv.error_extremes = at_place<void*>(zeroed, p.error_extremes);
+  conv.weight_gradient = at_place<void*>(zeroed, p.weight_gradient);
+}
+
+}  // namespace
+
+void* current_stream() {
+#if defined(LOWTIDE_WITH_CUDA)
+  return c10::cuda::getCurrentCUDAStream().stream();
+#else
+  return nullptr;
+#endif
+}
+
+bool has_kernels(const ConvWeight& conv) {
+  return conv.groups == 1 && conv.bits >= 1 && conv.bits <= kByteBits && conv.weight.device().is_cuda() &&
+         conv.weight.size(2) * conv.weight.size(3) <= kMostTaps;
+}
+
+std::vector<std::shared_ptr<const PreparedConv>> prepare(const std::vector<ConvWeight>& weights, bool keeps) {
+  std::vector<std::shared_ptr<const PreparedConv>> result(weights.size());
+  std::vector<Places> places(weights.size());
+  Arena plain_size, zeroed_size;
+  std::int64_t channels = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (has_kernels(weights[i])) {
+      places[i] = place(weight_geometry(weights[i].weight), keeps, plain_size, zeroed_size);
+      channels += weights[i].weight.size(0);
+      continue;
+    }
+    auto conv = std::make_shared<PreparedConv>();
+    conv->weight = encode_rows(weights[i].weight, weights[i].bits);
+    result[i] = std::move(conv);
+  }
+  if (channels == 0) return result;
+  const at::Device device = weights[0].weight.device();
+  const at::Tensor plain = plain_size.allocate(device, false), zeroed = zeroed_size.allocate(device, true);
+  const auto floats = at::TensorOptions(at::kFloat).device(device);
+  const at::Tensor by_channel = at::empty({PreparedCudaConv::kRows * channels}, floats);
+  const at::Tensor numbers =
+      at::empty({PreparedCudaConv::kNumbers * static_cast<std::int64_t>(weights.size())}, floats);
+  std::vector<WeightLayer> layers;
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (result[i]) continue;
+    auto conv = std::make_shared<PreparedCudaConv>();
+    fill(*conv, weights[i], contiguous(weights[i].weight), places[i], plain, zeroed, keeps);
+    const std::int64_t outputs = conv->layer.outputs;
+    conv->by_channel = by_channel.narrow(0, PreparedCudaConv::kRows * row, PreparedCudaConv::kRows * outputs)
+                           .view({PreparedCudaConv::kRows, outputs});
+    conv->numbers = numbers.narrow(0, static_cast<std::int64_t>(i) * PreparedCudaConv::kNumbers,
+                                   PreparedCudaConv::kNumbers);
+    row += outputs;
+    layers.push_back(conv->layer);
+    result[i] = std::move(conv);
+  }
+  encode_weights(layers.data(), static_cast<int>(layers.size()), current_stream());
+  return result;
+}
+
+}  // namespace lowtide::cuda

@@ -1,0 +1,190 @@
+// A step's weights: ranges and codes by row, and both packed forms, for all layers of a trunk in a few launches.
+#include <cuda_fp16.h>
+
+#include "lowtide/engine/cuda/device.cuh"
+#include "lowtide/engine/cuda/gather.cuh"
+#include "lowtide/engine/cuda/launch.h"
+#include "lowtide/engine/cuda/statistics.cuh"
+
+namespace lowtide::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kLayersPerLaunch = 24;  // of 4 KiB of arguments
+
+struct Layers {
+  WeightLayer layer[kLayersPerLaunch];
+  int first_block[kLayersPerLaunch + 1];  // of each layer
+  int count;
+};
+static_assert(sizeof(Layers) <= 4096);
+
+// The layer that this block works on, and its number there.
+__device__ const WeightLayer& layer_of_block(const Layers& layers, int& block) {
+  int i = 0;
+  while (i + 1 < layers.count && static_cast<int>(blockIdx.x) >= layers.first_block[i + 1]) ++i;
+  block = static_cast<int>(blockIdx.x) - layers.first_block[i];
+  return layers.layer[i];
+}
+
+__host__ __device__ int forward_rows(const WeightLayer& w) {
+  return round_up(w.outputs, forward_columns(w.outputs));
+}
+__host__ __device__ int forward_depth(int taps, int inputs) { return round_up(taps * inputs, kChunk); }
+__host__ __device__ int backward_depth(int taps, int outputs) { return round_up(taps * outputs, kChunk); }
+
+// Byte of the packed form at which the code of (row, k) stands: lane 4 (row % 8) + k / 4 % 4 of a tile of 8 rows and 32
+// columns reads the eight bytes k % 4 and 16 + k % 4.
+__device__ long long forward_place(int row, int k, int rows) {
+  const long long tile = static_cast<long long>(k / 32) * (rows / 8) + row / 8;
+  const int lane = row % 8 * 4 + k % 16 / 4;
+  return (tile * kWarp + lane) * 8 + k % 32 / 16 * 4 + k % 4;
+}
+
+// A block a row: its range, its codes, their place among the packed ones, sums by tap.
+__global__ void encode_rows(Layers layers) {
+  int row = 0;
+  const WeightLayer& w = layer_of_block(layers, row);
+  const int taps = w.kernel_rows * w.kernel_cols, length = taps * w.inputs,
+            depth = forward_depth(taps, w.inputs);
+  const int rows = forward_rows(w), thread = static_cast<int>(threadIdx.x);
+  auto* packed = reinterpret_cast<std::uint8_t*>(w.forward);
+  if (row >= w.outputs) {
+    for (int k = thread; k < depth; k += kThreads) packed[forward_place(row, k, rows)] = 0;
+    return;
+  }
+  extern __shared__ int tap_sums[];
+  for (int tap = thread; tap < taps; tap += kThreads) tap_sums[tap] = 0;
+  const float* weight = w.weight + static_cast<long long>(row) * length;
+  float low = INFINITY, high = -INFINITY;
+  bool poisoned = false;
+  for (int k = thread; k < length; k += kThreads) {
+    low = fminf(low, weight[k]);
+    high = fmaxf(high, weight[k]);
+    poisoned |= !isfinite(weight[k]);
+  }
+  const BlockExtremes ends = join_block(poisoned ? NAN : low, poisoned ? NAN : high);
+  float min, range;
+  store_range(ends.low, ends.high, &min, &range);
+  const float top = w.bits.top(), scale = scale_of(range, top);
+  if (thread == 0) {
+    w.scale[row] = scale;
+    w.offset[row] = min;
+  }
+  for (int k = thread; k < depth; k += kThreads) {
+    std::uint8_t code = 0;
+    if (k < length) {
+      const float v = __fdiv_rn(__fsub_rn(weight[k], min), scale);
+      code = static_cast<std::uint8_t>(__float2int_rn(fminf(fmaxf(v, 0.0f), top)));
+      w.code[static_cast<long long>(row) * length + k] = code;
+      atomicAdd(&tap_sums[k / w.inputs], static_cast<int>(code));
+    }
+    if (w.forward != nullptr) packed[forward_place(row, k, rows)] = code;
+  }
+  __syncthreads();
+  const int pitch = w.kernel_cols + 1;
+  for (int i = thread; i < (w.kernel_rows + 1) * pitch; i += kThreads) {
+    int sum = 0;
+    for (int r = 0; r < i / pitch; ++r) {
+      for (int c = 0; c < i % pitch; ++c) sum += tap_sums[r * w.kernel_cols + c];
+    }
+    w.tap_prefix[i * w.outputs + row] = sum;
+  }
+}
+
+// The power of two that brings a layer's largest value to 2^13 .. 2^14: the second half then has all its digits.
+__device__ float plane_factor(const WeightLayer& w) {
+  float largest = 0;
+  for (int row = static_cast<int>(threadIdx.x); row < w.outputs; row += kThreads) {
+    const float low = w.offset[row], high = low + w.scale[row] * w.bits.top();
+    largest = fmaxf(largest, fmaxf(fabsf(low), fabsf(high)));
+  }
+  const float all = join_block(0.0f, largest).high;
+  return all > 0 && isfinite(all) ? exp2f(static_cast<float>(13 - ilogbf(all))) : 1.0f;
+}
+
+__device__ float decoded(const WeightLayer& w, int row, int tap, int input) {
+  const long long at = (static_cast<long long>(row) * w.kernel_rows * w.kernel_cols + tap) * w.inputs + input;
+  return __fadd_rn(__fmul_rn(static_cast<float>(w.code[at]), w.scale[row]), w.offset[row]);
+}
+
+__device__ unsigned pair(__half a, __half b) {
+  return static_cast<unsigned>(__half_as_ushort(a)) | static_cast<unsigned>(__half_as_ushort(b)) << 16;
+}
+
+// For the input gradient: columns are inputs, and along the sum run taps and outputs. A lane reads four values that are
+// neighbours along the sum, as two halves each.
+__global__ void pack_backward(Layers layers) {
+  int block = 0;
+  const WeightLayer& w = layer_of_block(layers, block);
+  const int taps = w.kernel_rows * w.kernel_cols, depth = backward_depth(taps, w.outputs);
+  const int tiles = round_up(w.inputs, forward_columns(w.inputs)) / 8, count = depth / 16 * tiles * kWarp;
+  const float factor = plane_factor(w);
+  auto* packed = reinterpret_cast<uint4*>(w.backward);
+  const int item = block * kThreads + static_cast<int>(threadIdx.x);
+  if (item == 0) *w.plane_scale = 1 / factor;
+  if (item < count) {
+    const int lane = item % kWarp, tile = item / kWarp % tiles, k = item / kWarp / tiles * 16 + lane % 4 * 4;
+    const int input = tile * 8 + lane / 4;
+    __half high[4], low[4];
+    for (int i = 0; i < 4; ++i) {
+      const bool there = k + i < taps * w.outputs && input < w.inputs;
+      const float value = there ? decoded(w, (k + i) % w.outputs, (k + i) / w.outputs, input) * factor : 0.0f;
+      high[i] = __float2half_rn(value);
+      low[i] = __float2half_rn(value - __half2float(high[i]));
+    }
+    packed[item] = make_uint4(pair(high[0], high[1]), pair(high[2], high[3]), pair(low[0], low[1]),
+                              pair(low[2], low[3]));
+  } else if (item < count + taps * w.inputs) {
+    const int tap = (item - count) / w.inputs, input = (item - count) % w.inputs;
+    double sum = 0;
+    for (int row = 0; row < w.outputs; ++row) sum += static_cast<double>(decoded(w, row, tap, input));
+    w.tap_value[item - count] = static_cast<float>(sum);
+  }
+}
+
+template <typename Blocks, typename Kernel>
+void launch(const WeightLayer* layers, int count, const Blocks& blocks, Kernel kernel, std::size_t shared,
+            cudaStream_t stream) {
+  for (int first = 0; first < count; first += kLayersPerLaunch) {
+    Layers of{};
+    of.count = count - first < kLayersPerLaunch ? count - first : kLayersPerLaunch;
+    for (int i = 0; i < of.count; ++i) {
+      of.layer[i] = layers[first + i];
+      of.first_block[i + 1] = of.first_block[i] + blocks(of.layer[i]);
+    }
+    const int total = of.first_block[of.count];
+    if (total > 0) kernel<<<static_cast<unsigned>(total), kThreads, shared, stream>>>(of);
+  }
+}
+
+}  // namespace
+
+std::size_t packed_forward_bytes(int outputs, int taps, int inputs) {
+  return static_cast<std::size_t>(round_up(outputs, forward_columns(outputs))) *
+         static_cast<std::size_t>(forward_depth(taps, inputs));
+}
+
+std::size_t packed_backward_bytes(int outputs, int taps, int inputs) {
+  return static_cast<std::size_t>(round_up(inputs, forward_columns(inputs))) *
+         static_cast<std::size_t>(backward_depth(taps, outputs)) * 4;
+}
+
+void encode_weights(const WeightLayer* layers, int count, void* opaque_stream) {
+  auto* stream = static_cast<cudaStream_t>(opaque_stream);
+  constexpr std::size_t kMostTaps = 49 * sizeof(int);  // 7 × 7
+  launch(
+      layers, count, [](const WeightLayer& w) { return forward_rows(w); }, encode_rows, kMostTaps, stream);
+  launch(
+      layers, count,
+      [](const WeightLayer& w) {
+        if (w.backward == nullptr) return 0;
+        const int taps = w.kernel_rows * w.kernel_cols;
+        const int fragments = backward_depth(taps, w.outputs) / 16 *
+                              (round_up(w.inputs, forward_columns(w.inputs)) / 8) * kWarp;
+        return divide_up(fragments + taps * w.inputs, kThreads);
+      },
+      pack_backward, 0, stream);
+}
+
+}  // namespace lowtide::cuda

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "lowtide/quant/quantizer_kernels.h"
+
+// Eight neighbouring numbers of a tensor, which a thread takes at once, and their codes; for CUDA kernels.
+
+namespace lowtide {
+
+inline constexpr int kVector = 8;
+
+struct Vector {
+  float value[kVector];
+
+  __device__ static Vector load(const float* from, long long at, long long n) {
+    Vector v;
+    if (at + kVector <= n) {
+      const float4 a = __ldg(reinterpret_cast<const float4*>(from + at)),
+                   b = __ldg(reinterpret_cast<const float4*>(from + at) + 1);
+      v = {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+    } else {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) v.value[i] = at + i < n ? from[at + i] : 0.0f;
+    }
+    return v;
+  }
+  __device__ void store(float* to, long long at, long long n) const {
+    if (at + kVector <= n) {
+      reinterpret_cast<float4*>(to + at)[0] = make_float4(value[0], value[1], value[2], value[3]);
+      reinterpret_cast<float4*>(to + at)[1] = make_float4(value[4], value[5], value[6], value[7]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        if (at + i < n) to[at + i] = value[i];
+      }
+    }
+  }
+};
+
+__device__ inline void store_codes(const unsigned (&code)[kVector], std::uint8_t* to, long long at,
+                                   long long n) {
+  if (at + kVector <= n) {
+    const unsigned low = code[0] | code[1] << 8 | code[2] << 16 | code[3] << 24;
+    const unsigned high = code[4] | code[5] << 8 | code[6] << 16 | code[7] << 24;
+    *reinterpret_cast<uint2*>(to + at) = make_uint2(low, high);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      if (at + i < n) to[at + i] = static_cast<std::uint8_t>(code[i]);
+    }
+  }
+}
+
+struct Encoder {
+  float min, scale, top, inverse;  // 1 / scale
+
+  // The first thread of all leaves the scale for whoever decodes.
+  __device__ static Encoder make(const float* min, const float* range, const DeviceBits& bits,
+                                 float* scale_out) {
+    const float top = bits.top(), scale = scale_of(*range, top);
+    if (blockIdx.x == 0 && threadIdx.x == 0) *scale_out = scale;
+    return {*min, scale, top, __fdiv_rn(1.0f, scale)};
+  }
+
+  // The quotient to the bit (Markstein, "Computation of elementary functions on the IBM RISC System/6000", 1990, theorem 4):
+  // with the reciprocal rounded right, one correction by the exact remainder is enough. Only a scale whose digits are all ones
+  // is excepted.
+  __device__ float quotient(float x) const {
+    const float q = __fmul_rn(x, inverse);
+    return __fmaf_rn(__fmaf_rn(-q, scale, x), inverse, q);
+  }
+
+  __device__ unsigned code(float x, float noise = 0.0f) const {
+    float v = __fadd_rn(quotient(__fsub_rn(x, min)), noise);
+    v = v < 0.0f ? 0.0f : v;
+    v = v > top ? top : v;
+    return static_cast<unsigned>(__float2int_rn(v));
+  }
+};
+
+}  // namespace lowtide
