@@ -411,6 +411,7 @@ int main() {
     for (const bool after_relu : {true, false}) {
       const std::string tag = std::to_string(bits) + (after_relu ? "r " : "  ");
       compare(tag + "16>16 3x3", geometry(8, 12, 16, 16, 3, 1, 1), bits, after_relu);
+      compare(tag + "16>16 3x3 many", geometry(64, 32, 16, 16, 3, 1, 1), bits, after_relu);
       compare(tag + "64>64 3x3", geometry(5, 8, 64, 64, 3, 1, 1), bits, after_relu);
       compare(tag + "16>32 3x3/2", geometry(6, 11, 16, 32, 3, 2, 1), bits, after_relu);
       compare(tag + "3>16 3x3", geometry(8, 12, 3, 16, 3, 1, 1), bits, after_relu);

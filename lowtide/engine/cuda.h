@@ -10,10 +10,13 @@ namespace lowtide {
 // What it has no kernels for (wider codes, float operands, groups, layers outside trunks) it leaves to `simulated`.
 class CudaEngine final : public Engine {
  public:
+  CudaEngine();  // UserError where the GPU is too old
+
   std::string name() const override { return "cuda"; }
   std::vector<std::shared_ptr<const PreparedConv>> prepare_convs(const std::vector<ConvWeight>& weights,
                                                                  bool keeps) const override;
   std::unique_ptr<ConvNorm> conv_norm(const ConvNormCall& call) const override;
+  bool has_kernels(const ConvWeight& conv) const override;
   void finish_gradients() const override { aside_.join(); }
 
   at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const override {

@@ -14,6 +14,7 @@
 #include "lowtide/base/whole_number.h"
 #include "lowtide/cost/summary.h"
 #include "lowtide/engine/engine.h"
+#include "lowtide/nn/quant_conv2d.h"
 #include "lowtide/schedule/text.h"
 #include "lowtide/train/checkpoint.h"
 #include "lowtide/train/signals.h"
@@ -29,6 +30,29 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
 
 // Read from the device: only where the host needs the number.
 double number(const torch::Tensor& tensor) { return tensor.item<double>(); }
+
+// The quantised layers that have no kernels of the engine's own, where it is one that has such for trunks alone.
+std::vector<std::string> simulated_layers(Task& task) {
+  std::vector<std::string> names;
+  const Engine& engine = *task.execution().engine;
+  if (engine.name() != "cuda") return names;
+  for (const QuantLayer* layer : quant_layers(task.model())) {
+    const auto* conv = dynamic_cast<const QuantConv2dImpl*>(layer);
+    // A trunk's convolutions are followed by a normalisation and have no bias.
+    const bool in_trunk = conv != nullptr && !conv->options.bias;
+    if (!in_trunk || !engine.has_kernels({conv->weight, kByteBits, conv->options.groups}))
+      names.push_back(layer->layer_name());
+  }
+  return names;
+}
+
+std::string simulated_text(const std::vector<std::string>& names, std::size_t layers) {
+  constexpr std::size_t kNamed = 4;
+  std::vector<std::string> named(names.begin(), names.begin() + std::min(kNamed, names.size()));
+  if (names.size() > kNamed) named.push_back(fmt::format("{} more", names.size() - kNamed));
+  return fmt::format("engine cuda: {} of {} layers on kernels of its own; as simulated: {}",
+                     layers - names.size(), layers, fmt::join(named, ", "));
+}
 
 Json run_json(const Recipe& recipe, const ScheduleSpec& spec, const std::string& program) {
   return {{"format", kRunFormat},
@@ -98,6 +122,8 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
                              shortened(to_string(spec_)), total_, task_->items_per_step(), task_->item_name(),
                              folder.string()));
   progress_.note(task_->describe());
+  if (const auto names = simulated_layers(*task_); !names.empty())
+    progress_.note(simulated_text(names, quant_layers(task_->model()).size()));
   started_ = last_log_ = last_shown_ = Clock::now();
   shown_ = read_sums();  // of a resumed run: not of this process
   task_->model().train();
@@ -129,6 +155,7 @@ void Trainer::open_folder(const std::filesystem::path& folder, bool resume) {
   if (!resume || !file_exists(paths.run()) || !has_begun(paths)) {
     Json run = run_json(recipe_, spec_, program_);
     if (const Json skipped = task_->skipped(); !skipped.empty()) run["skipped"] = skipped;
+    if (const auto names = simulated_layers(*task_); !names.empty()) run["simulated_layers"] = names;
     run_folder_ = RunFolder::create(folder, run);
     return;
   }

@@ -19,15 +19,18 @@ struct TapRun {
     const int last = min(taps - 1, from);
     end = last < first ? first : stride == 1 ? last + 1 : first + ((last - first) / stride + 1) * stride;
   }
-  // Of three taps a stride of 1 apart, in an image of more than one pixel: all, without the first, without the last.
-  __device__ int kind() const { return first > 0 ? 1 : end < 3 ? 2 : 0; }
+  // Of some taps a stride of 1 apart, at most three, in an image of more than one pixel: all, without the first, without the
+  // last.
+  __device__ int kind(int taps) const { return first > 0 ? 1 : end < taps ? 2 : 0; }
 };
 
 // The sums of the taps' values for every kind of pixel, where there are few.
 constexpr int kKinds = 9;
 __host__ __device__ inline bool has_kinds(const ConvGeometry& g) {
-  return g.kernel_rows == 3 && g.kernel_cols == 3 && g.pad_rows == 1 && g.pad_cols == 1 &&
-         g.stride_rows == 1 && g.stride_cols == 1 && g.height > 1 && g.width > 1;
+  const bool is_3x3 = g.kernel_rows == 3 && g.kernel_cols == 3 && g.pad_rows == 1 && g.pad_cols == 1 &&
+                      g.height > 1 && g.width > 1;
+  const bool is_1x1 = g.taps() == 1 && g.pad_rows == 0 && g.pad_cols == 0;
+  return g.stride_rows == 1 && g.stride_cols == 1 && (is_3x3 || is_1x1);
 }
 
 struct Pixel {
@@ -64,6 +67,7 @@ __device__ float tap_values(const InputGradientArguments& a, const Pixel& pixel,
 // The same by the kind of pixel.
 __device__ float kind_values(const InputGradientArguments& a, int kind, int channel) {
   if (channel >= a.g.inputs) return 0;
+  if (a.g.taps() == 1) return a.w.tap_value[channel];
   const auto run = [](int of, int& first, int& end) {
     first = of == 1 ? 1 : 0;
     end = of == 2 ? 2 : 3;
@@ -113,7 +117,7 @@ __device__ unsigned passing(const NormGradientSums& s, long long at, const float
 
 template <int kMTiles, int kNTiles, int kUnit>
 __global__ void __launch_bounds__(kGatherThreads, 2)
-    input_gradient_kernel(InputGradientArguments a, Source source) {
+    input_gradient_kernel(InputGradientArguments a, Source source, HaloShape halo_shape) {
   constexpr int kRows = 4 * 16 * kMTiles, kColumns = 8 * kNTiles, kWarps = kGatherThreads / kWarp;
   __shared__ __align__(16) std::uint8_t stages[kStages * kRows * kRowBytes];
   __shared__ ColumnConstants constants[kColumns + 1];  // pairs are read
@@ -131,43 +135,55 @@ __global__ void __launch_bounds__(kGatherThreads, 2)
   float product[kMTiles][kNTiles][4]{};
   // Codes are centred, so that sums are about as large as the result and not small differences of large numbers.
   const unsigned bias = (static_cast<unsigned>(a.dy.bits.top()) + 1) / 2, minus = minus_bias(bias);
-  Gather<kRows, kUnit, true> gather(source, first_pixel, bias);
-  const int columns = a.g.taps() * a.g.outputs;
   const auto* weights = reinterpret_cast<const uint4*>(a.w.backward) + (blockIdx.y * kNTiles) * kWarp + lane;
-  for_each_chunk<kRows>(
-      gather, stages, divide_up(columns, kChunk), [&](const std::uint8_t* stage, int chunk) {
+  // 32 columns of the left matrix: row_at(m) is this lane's row of tile m.
+  const auto multiply = [&](int step, const auto& row_at) {
+    unsigned rows[kMTiles][4];
 #pragma unroll
-        for (int k = 0; k < kChunk / 32; ++k) {
-          unsigned rows[kMTiles][4];
+    for (int m = 0; m < kMTiles; ++m) load_matrices(row_at(m), rows[m]);
 #pragma unroll
-          for (int m = 0; m < kMTiles; ++m)
-            load_matrices(
-                stage + ((warp * kMTiles + m) * 16 + lane % 16) * kRowBytes + k * 32 + lane / 16 * 16,
-                rows[m]);
+    for (int half = 0; half < 2; ++half) {
+      unsigned e[kMTiles][4];
 #pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            unsigned e[kMTiles][4];
+      for (int m = 0; m < kMTiles; ++m) {
+        e[m][0] = halves_of_low_bytes(rows[m][half * 2], minus);
+        e[m][1] = halves_of_low_bytes(rows[m][half * 2 + 1], minus);
+        e[m][2] = halves_of_high_bytes(rows[m][half * 2], minus);
+        e[m][3] = halves_of_high_bytes(rows[m][half * 2 + 1], minus);
+      }
+      const uint4* at = weights + static_cast<long long>((step * 2 + half) * source.packed_tiles) * kWarp;
 #pragma unroll
-            for (int m = 0; m < kMTiles; ++m) {
-              e[m][0] = halves_of_low_bytes(rows[m][half * 2], minus);
-              e[m][1] = halves_of_low_bytes(rows[m][half * 2 + 1], minus);
-              e[m][2] = halves_of_high_bytes(rows[m][half * 2], minus);
-              e[m][3] = halves_of_high_bytes(rows[m][half * 2 + 1], minus);
-            }
-            const uint4* at =
-                weights + static_cast<long long>((chunk * (kChunk / 16) + k * 2 + half) * source.packed_tiles) * kWarp;
+      for (int n = 0; n < kNTiles; ++n) {
+        const uint4 b = __ldg(at + n * kWarp);
 #pragma unroll
-            for (int n = 0; n < kNTiles; ++n) {
-              const uint4 b = __ldg(at + n * kWarp);
-#pragma unroll
-              for (int m = 0; m < kMTiles; ++m) {
-                multiply_halves(product[m][n], e[m][0], e[m][1], e[m][2], e[m][3], b.x, b.y);
-                multiply_halves(product[m][n], e[m][0], e[m][1], e[m][2], e[m][3], b.z, b.w);
-              }
-            }
-          }
+        for (int m = 0; m < kMTiles; ++m) {
+          multiply_halves(product[m][n], e[m][0], e[m][1], e[m][2], e[m][3], b.x, b.y);
+          multiply_halves(product[m][n], e[m][0], e[m][1], e[m][2], e[m][3], b.z, b.w);
         }
-      });
+      }
+    }
+  };
+  if constexpr (kUnit == kHaloUnit) {
+    __shared__ int offsets[kMostHaloColumns];
+    const Halo<true> halo(source, halo_shape, first_pixel, bias, stages, offsets);
+    int pixel[kMTiles];
+#pragma unroll
+    for (int m = 0; m < kMTiles; ++m) pixel[m] = halo.pixel((warp * kMTiles + m) * 16 + lane % 16, source);
+    for (int step = 0; step < halo.steps(); ++step)
+      multiply(step, [&](int m) { return halo.columns(pixel[m], step, lane / 16); });
+    __syncthreads();
+  } else {
+    Gather<kRows, kUnit, true> gather(source, first_pixel, bias);
+    for_each_chunk<kRows>(gather, stages, divide_up(a.g.taps() * a.g.outputs, kChunk),
+                          [&](const std::uint8_t* stage, int chunk) {
+#pragma unroll
+                            for (int k = 0; k < kChunk / 32; ++k)
+                              multiply(chunk * (kChunk / 32) + k, [&](int m) {
+                                return stage + ((warp * kMTiles + m) * 16 + lane % 16) * kRowBytes + k * 32 +
+                                       lane / 16 * 16;
+                              });
+                          });
+  }
 
   // dy = scale (code - bias) + centre
   const float scale = *a.dy.scale, centre = *a.dy.offset + static_cast<float>(bias) * scale;
@@ -180,7 +196,7 @@ __global__ void __launch_bounds__(kGatherThreads, 2)
     source.results.split(number, image, row, col);
     const Pixel pixel(a, number, image, row, col);
     if (!pixel.there) continue;
-    const int kind = by_kind ? pixel.rows.kind() * 3 + pixel.cols.kind() : 0;
+    const int kind = by_kind ? pixel.rows.kind(a.g.kernel_rows) * 3 + pixel.cols.kind(a.g.kernel_cols) : 0;
 #pragma unroll
     for (int n = 0; n < kNTiles; ++n) {
       const int first = n * 8 + lane % 4 * 2, channel = first_channel + first;
@@ -255,11 +271,17 @@ template <int kMTiles, int kNTiles>
 void launch(const InputGradientArguments& a, const Source& source, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(divide_up(a.g.input_pixels(), 64 * kMTiles)),
                   static_cast<unsigned>(divide_up(a.g.inputs, 8 * kNTiles)));
-  const auto kernel = unit_for(a.g.outputs) == 16  ? input_gradient_kernel<kMTiles, kNTiles, 16>
-                      : unit_for(a.g.outputs) == 8 ? input_gradient_kernel<kMTiles, kNTiles, 8>
-                      : unit_for(a.g.outputs) == 4 ? input_gradient_kernel<kMTiles, kNTiles, 4>
-                                                   : input_gradient_kernel<kMTiles, kNTiles, 1>;
-  kernel<<<grid, kGatherThreads, 0, stream>>>(a, source);
+  HaloShape halo;
+  auto kernel = unit_for(a.g.outputs) == 16  ? input_gradient_kernel<kMTiles, kNTiles, 16>
+                : unit_for(a.g.outputs) == 8 ? input_gradient_kernel<kMTiles, kNTiles, 8>
+                : unit_for(a.g.outputs) == 4 ? input_gradient_kernel<kMTiles, kNTiles, 4>
+                                             : input_gradient_kernel<kMTiles, kNTiles, 1>;
+  if (has_halo(source, 64 * kMTiles, a.g.height, a.g.width)) {
+    halo = HaloShape(source, 64 * kMTiles, a.g.width);
+    kernel = input_gradient_kernel<kMTiles, kNTiles, kHaloUnit>;
+  }
+  kernel<<<grid, kGatherThreads, 0, stream>>>(a, source, halo);
+  check_launch("conv_input_gradient");
 }
 
 }  // namespace
@@ -267,13 +289,24 @@ void launch(const InputGradientArguments& a, const Source& source, cudaStream_t 
 void conv_input_gradient(const InputGradientArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
   const ConvGeometry& g = a.g;
-  const Source source{
-      a.dy.code,     g.images,      g.rows,        g.cols,        g.outputs,  PixelDivisor(g.height, g.width),
-      g.kernel_rows, g.kernel_cols, g.stride_rows, g.stride_cols, g.pad_rows, g.pad_cols,
-      round_up(g.inputs, forward_columns(g.inputs)) / 8};
+  const Source source{a.dy.code,
+                      g.images,
+                      g.rows,
+                      g.cols,
+                      g.outputs,
+                      PixelDivisor(g.height, g.width),
+                      g.kernel_rows,
+                      g.kernel_cols,
+                      g.stride_rows,
+                      g.stride_cols,
+                      g.pad_rows,
+                      g.pad_cols,
+                      round_up(g.inputs, forward_columns(g.inputs)) / 8};
   const ProductCut cut(g.input_pixels(), g.inputs);
-  if (cut.col_tiles == 2) return cut.row_tiles == 2 ? launch<2, 2>(a, source, stream) : launch<1, 2>(a, source, stream);
-  if (cut.col_tiles == 4) return cut.row_tiles == 2 ? launch<2, 4>(a, source, stream) : launch<1, 4>(a, source, stream);
+  if (cut.col_tiles == 2)
+    return cut.row_tiles == 2 ? launch<2, 2>(a, source, stream) : launch<1, 2>(a, source, stream);
+  if (cut.col_tiles == 4)
+    return cut.row_tiles == 2 ? launch<2, 4>(a, source, stream) : launch<1, 4>(a, source, stream);
   return cut.row_tiles == 2 ? launch<2, 8>(a, source, stream) : launch<1, 8>(a, source, stream);
 }
 

@@ -120,7 +120,8 @@ __device__ WarpMoments warp_moments(const float (&value)[kValues], const bool (&
 }
 
 template <int kMTiles, int kNTiles, int kUnit>
-__global__ void __launch_bounds__(kGatherThreads, 3) output_kernel(OutputArguments a, Source source) {
+__global__ void __launch_bounds__(kGatherThreads, 3)
+    output_kernel(OutputArguments a, Source source, HaloShape halo_shape) {
   constexpr int kRows = 4 * 16 * kMTiles, kColumns = 8 * kNTiles, kWarps = kGatherThreads / kWarp;
   __shared__ __align__(16) std::uint8_t stages[kStages * kRows * kRowBytes];
   __shared__ ChannelConstants constants[kColumns];
@@ -132,29 +133,44 @@ __global__ void __launch_bounds__(kGatherThreads, 3) output_kernel(OutputArgumen
 
   int product[kMTiles][kNTiles][4]{};
   unsigned window_sum[kMTiles][2]{};
-  Gather<kRows, kUnit, false> gather(source, first_pixel);
-  const int columns = a.g.taps() * a.g.inputs;
   const auto* weights = reinterpret_cast<const uint2*>(a.w.forward) + (blockIdx.y * kNTiles) * kWarp + lane;
-  for_each_chunk<kRows>(
-      gather, stages, divide_up(columns, kChunk), [&](const std::uint8_t* stage, int chunk) {
+  // 32 columns of the left matrix: row_at(m) is this lane's row of tile m.
+  const auto multiply = [&](int step, const auto& row_at) {
+    uint2 b[kNTiles];
 #pragma unroll
-        for (int k = 0; k < kChunk / 32; ++k) {
-          uint2 b[kNTiles];
+    for (int n = 0; n < kNTiles; ++n) b[n] = __ldg(weights + (step * source.packed_tiles + n) * kWarp);
 #pragma unroll
-          for (int n = 0; n < kNTiles; ++n)
-            b[n] = __ldg(weights + ((chunk * (kChunk / 32) + k) * source.packed_tiles + n) * kWarp);
+    for (int m = 0; m < kMTiles; ++m) {
+      unsigned rows[4];
+      load_matrices(row_at(m), rows);
+      window_sum[m][0] = __dp4a(rows[2], 0x01010101u, __dp4a(rows[0], 0x01010101u, window_sum[m][0]));
+      window_sum[m][1] = __dp4a(rows[3], 0x01010101u, __dp4a(rows[1], 0x01010101u, window_sum[m][1]));
 #pragma unroll
-          for (int m = 0; m < kMTiles; ++m) {
-            unsigned rows[4];
-            load_matrices(
-                stage + ((warp * kMTiles + m) * 16 + lane % 16) * kRowBytes + k * 32 + lane / 16 * 16, rows);
-            window_sum[m][0] = __dp4a(rows[2], 0x01010101u, __dp4a(rows[0], 0x01010101u, window_sum[m][0]));
-            window_sum[m][1] = __dp4a(rows[3], 0x01010101u, __dp4a(rows[1], 0x01010101u, window_sum[m][1]));
+      for (int n = 0; n < kNTiles; ++n) multiply_bytes(product[m][n], rows, b[n].x, b[n].y);
+    }
+  };
+  if constexpr (kUnit == kHaloUnit) {
+    __shared__ int offsets[kMostHaloColumns];
+    const Halo<false> halo(source, halo_shape, first_pixel, 0, stages, offsets);
+    int pixel[kMTiles];
 #pragma unroll
-            for (int n = 0; n < kNTiles; ++n) multiply_bytes(product[m][n], rows, b[n].x, b[n].y);
-          }
-        }
-      });
+    for (int m = 0; m < kMTiles; ++m) pixel[m] = halo.pixel((warp * kMTiles + m) * 16 + lane % 16, source);
+#pragma unroll 3
+    for (int step = 0; step < halo.steps(); ++step)
+      multiply(step, [&](int m) { return halo.columns(pixel[m], step, lane / 16); });
+    __syncthreads();
+  } else {
+    Gather<kRows, kUnit, false> gather(source, first_pixel);
+    for_each_chunk<kRows>(gather, stages, divide_up(a.g.taps() * a.g.inputs, kChunk),
+                          [&](const std::uint8_t* stage, int chunk) {
+#pragma unroll
+                            for (int k = 0; k < kChunk / 32; ++k)
+                              multiply(chunk * (kChunk / 32) + k, [&](int m) {
+                                return stage + ((warp * kMTiles + m) * 16 + lane % 16) * kRowBytes + k * 32 +
+                                       lane / 16 * 16;
+                              });
+                          });
+  }
 
   float value[kNTiles][2][2 * kMTiles];
   bool there[2 * kMTiles];
@@ -231,11 +247,17 @@ template <int kMTiles, int kNTiles>
 void launch(const OutputArguments& a, const Source& source, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(divide_up(a.g.output_pixels(), 64 * kMTiles)),
                   static_cast<unsigned>(divide_up(a.g.outputs, 8 * kNTiles)));
-  const auto kernel = unit_for(a.g.inputs) == 16  ? output_kernel<kMTiles, kNTiles, 16>
-                      : unit_for(a.g.inputs) == 8 ? output_kernel<kMTiles, kNTiles, 8>
-                      : unit_for(a.g.inputs) == 4 ? output_kernel<kMTiles, kNTiles, 4>
-                                                  : output_kernel<kMTiles, kNTiles, 1>;
-  kernel<<<grid, kGatherThreads, 0, stream>>>(a, source);
+  HaloShape halo;
+  auto kernel = unit_for(a.g.inputs) == 16  ? output_kernel<kMTiles, kNTiles, 16>
+                : unit_for(a.g.inputs) == 8 ? output_kernel<kMTiles, kNTiles, 8>
+                : unit_for(a.g.inputs) == 4 ? output_kernel<kMTiles, kNTiles, 4>
+                                            : output_kernel<kMTiles, kNTiles, 1>;
+  if (has_halo(source, 64 * kMTiles, a.g.rows, a.g.cols)) {
+    halo = HaloShape(source, 64 * kMTiles, a.g.cols);
+    kernel = output_kernel<kMTiles, kNTiles, kHaloUnit>;
+  }
+  kernel<<<grid, kGatherThreads, 0, stream>>>(a, source, halo);
+  check_launch("conv_output");
 }
 
 }  // namespace
@@ -243,13 +265,24 @@ void launch(const OutputArguments& a, const Source& source, cudaStream_t stream)
 void conv_output(const OutputArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
   const ConvGeometry& g = a.g;
-  const Source source{
-      a.x.code,      g.images,      g.height,      g.width,       g.inputs,   PixelDivisor(g.rows, g.cols),
-      g.kernel_rows, g.kernel_cols, g.stride_rows, g.stride_cols, g.pad_rows, g.pad_cols,
-      round_up(g.outputs, forward_columns(g.outputs)) / 8};
+  const Source source{a.x.code,
+                      g.images,
+                      g.height,
+                      g.width,
+                      g.inputs,
+                      PixelDivisor(g.rows, g.cols),
+                      g.kernel_rows,
+                      g.kernel_cols,
+                      g.stride_rows,
+                      g.stride_cols,
+                      g.pad_rows,
+                      g.pad_cols,
+                      round_up(g.outputs, forward_columns(g.outputs)) / 8};
   const ProductCut cut(g.output_pixels(), g.outputs);
-  if (cut.col_tiles == 2) return cut.row_tiles == 2 ? launch<2, 2>(a, source, stream) : launch<1, 2>(a, source, stream);
-  if (cut.col_tiles == 4) return cut.row_tiles == 2 ? launch<2, 4>(a, source, stream) : launch<1, 4>(a, source, stream);
+  if (cut.col_tiles == 2)
+    return cut.row_tiles == 2 ? launch<2, 2>(a, source, stream) : launch<1, 2>(a, source, stream);
+  if (cut.col_tiles == 4)
+    return cut.row_tiles == 2 ? launch<2, 4>(a, source, stream) : launch<1, 4>(a, source, stream);
   return cut.row_tiles == 2 ? launch<2, 8>(a, source, stream) : launch<1, 8>(a, source, stream);
 }
 

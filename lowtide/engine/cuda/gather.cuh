@@ -179,4 +179,88 @@ __device__ inline void for_each_chunk(Gathering& gather, std::uint8_t* shared, i
   __syncthreads();
 }
 
+// Unit that says: the block's pixels are whole rows of one image, and with a border of one pixel they lie in shared memory
+// at once, sixteen channels of a pixel after the other: what a 3 × 3 kernel reads of a pixel is then an offset, and nothing is
+// copied nine times.
+inline constexpr int kHaloUnit = 0;
+inline constexpr int kMostHaloColumns = 9 * 8;  // 128 channels
+
+struct HaloShape {
+  int rows = 0, pitch = 0, planes = 0;  // pixels; groups of 16 channels
+  Divisor by_pitch, by_plane;
+
+  HaloShape() = default;
+  HaloShape(const Source& s, int block_rows, int width)
+      : rows(block_rows / width + 2),
+        pitch(width + 2),
+        planes(s.channels / 16),
+        by_pitch(pitch),
+        by_plane(rows * pitch) {}
+  __host__ __device__ int plane() const { return rows * pitch; }
+};
+
+// Whether a block of so many rows of the product is such.
+inline bool has_halo(const Source& s, int block_rows, int height, int width) {
+  if (s.kernel_rows != 3 || s.kernel_cols != 3 || s.pad_rows != 1 || s.pad_cols != 1) return false;
+  if (s.stride_rows != 1 || s.stride_cols != 1 || s.channels % 16 != 0) return false;
+  if (block_rows % width != 0 || height % (block_rows / width) != 0) return false;
+  return 9 * (s.channels / 16) <= kMostHaloColumns &&
+         (block_rows / width + 2) * (width + 2) * s.channels <= kStages * block_rows * kRowBytes - 16;
+}
+
+template <bool kTransposed>
+class Halo {
+ public:
+  // Copies it into shared memory, and at its end a pixel of `fill`.
+  __device__ Halo(const Source& s, const HaloShape& shape, int first_pixel, unsigned fill,
+                  std::uint8_t* shared, int* offsets)
+      : shape_(shape), shared_(shared), offsets_(offsets), columns_(9 * shape.planes) {
+    int image, first_row, col;
+    s.results.split(first_pixel, image, first_row, col);
+    const unsigned word = fill * 0x01010101u;
+    const int pixels = shape.plane(), count = shape.planes * pixels, thread = static_cast<int>(threadIdx.x);
+    const std::uint8_t* from = s.code + static_cast<long long>(image) * s.height * s.width * s.channels;
+    for (int i = thread; i <= count; i += kGatherThreads) {
+      const int plane = static_cast<int>(shape.by_plane.quotient(static_cast<unsigned>(i))),
+                at = i - plane * pixels;
+      const int halo_row = static_cast<int>(shape.by_pitch.quotient(static_cast<unsigned>(at)));
+      const int row = first_row + halo_row - 1, source_col = at - halo_row * shape.pitch - 1;
+      const bool there = i < count && static_cast<unsigned>(row) < static_cast<unsigned>(s.height) &&
+                         static_cast<unsigned>(source_col) < static_cast<unsigned>(s.width);
+      if (there) {
+        copy_async<16>(shared + i * 16, from + (row * s.width + source_col) * s.channels + plane * 16);
+      } else {
+        *reinterpret_cast<uint4*>(shared + i * 16) = make_uint4(word, word, word, word);
+      }
+    }
+    commit_copies();
+    // By tap and group of channels, as the right matrix has its rows.
+    for (int i = thread; i < columns_; i += kGatherThreads) {
+      const int tap = i / shape.planes, plane = i % shape.planes, row = tap / 3, tap_col = tap % 3;
+      const int by_row = kTransposed ? 2 - row : row, by_col = kTransposed ? 2 - tap_col : tap_col;
+      offsets[i] = (plane * pixels + by_row * shape.pitch + by_col) * 16;
+    }
+    wait_for_copies<0>();
+    __syncthreads();
+  }
+
+  __device__ int steps() const { return divide_up(columns_, 2); }
+  // Where the row of a block's pixel begins.
+  __device__ int pixel(int row, const Source& s) const {
+    const int at = static_cast<int>(s.results.cols.quotient(static_cast<unsigned>(row)));
+    return (at * shape_.pitch + row - at * static_cast<int>(s.results.cols.divisor)) * 16;
+  }
+  // Sixteen bytes of a pixel: the first or the second half of a step's 32 columns.
+  __device__ const std::uint8_t* columns(int pixel, int step, int half) const {
+    const int column = step * 2 + half;
+    return shared_ + (column < columns_ ? pixel + offsets_[column] : shape_.planes * shape_.plane() * 16);
+  }
+
+ private:
+  const HaloShape& shape_;
+  std::uint8_t* shared_;
+  int* offsets_;
+  int columns_;
+};
+
 }  // namespace lowtide::cuda

@@ -6,6 +6,9 @@
 
 namespace lowtide::cuda {
 
+// Throws std::runtime_error where the last launch was refused: on a GPU that the kernels were not compiled for, say.
+void check_launch(const char* kernel);
+
 // Rows of a product from which on a block takes 128 of them: that leaves some 500 blocks, four for a multiprocessor of an
 // H200. Fewer rows are taken by 64.
 inline constexpr long long kManyRows = 65'536;

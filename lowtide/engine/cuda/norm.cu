@@ -1,5 +1,9 @@
 // What surrounds a convolution: normalisation, residual, ReLU and codes on the way forward; the error's range and codes on
 // the way back. Each kernel is one pass over memory, eight neighbouring numbers a thread.
+#include <stdexcept>
+#include <string>
+
+#include "lowtide/engine/cuda/launch.h"
 #include "lowtide/engine/cuda/statistics.cuh"
 #include "lowtide/quant/noise.h"
 #include "lowtide/quant/vector.cuh"
@@ -291,6 +295,13 @@ cudaStream_t on(void* stream) { return static_cast<cudaStream_t>(stream); }
 
 }  // namespace
 
+void check_launch(const char* kernel) {
+  const cudaError_t status = cudaGetLastError();
+  if (status != cudaSuccess)
+    throw std::runtime_error("CUDA: " + std::string(cudaGetErrorString(status)) + ", at the launch of " +
+                             kernel);
+}
+
 std::size_t statistics_bytes(int channels) {
   return static_cast<std::size_t>(channels) * kCopies *
              (ChannelWork::kSums * sizeof(long long) + ChannelWork::kKeys * sizeof(unsigned)) +
@@ -299,10 +310,12 @@ std::size_t statistics_bytes(int channels) {
 
 void norm_encode(const NormEncodeArguments& a, void* stream) {
   norm_encode_kernel<<<blocks_for(a.n), kThreads, constant_bytes(3, a.channels), on(stream)>>>(a);
+  check_launch("norm_encode");
 }
 
 void norm_add(const NormAddArguments& a, void* stream) {
   norm_add_kernel<<<blocks_for(a.n), kThreads, constant_bytes(3, a.channels), on(stream)>>>(a);
+  check_launch("norm_add");
 }
 
 void gradient_sums(const GradientSumsArguments& a, void* stream) {
@@ -310,14 +323,17 @@ void gradient_sums(const GradientSumsArguments& a, void* stream) {
   const dim3 grid(static_cast<unsigned>((a.n / a.channels + rows_per_block - 1) / rows_per_block),
                   static_cast<unsigned>(divide_up(a.channels, at_once)));
   gradient_sums_kernel<<<grid, kThreads, 0, on(stream)>>>(a);
+  check_launch("gradient_sums");
 }
 
 void norm_gradient_range(const NormGradientArguments& a, void* stream) {
   norm_gradient_range_kernel<<<blocks_for(a.n), kThreads, constant_bytes(4, a.channels), on(stream)>>>(a);
+  check_launch("norm_gradient_range");
 }
 
 void norm_gradient_encode(const NormGradientArguments& a, void* stream) {
   norm_gradient_encode_kernel<<<blocks_for(a.n), kThreads, constant_bytes(4, a.channels), on(stream)>>>(a);
+  check_launch("norm_gradient_encode");
 }
 
 }  // namespace lowtide::cuda

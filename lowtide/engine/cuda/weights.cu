@@ -156,6 +156,7 @@ void launch(const WeightLayer* layers, int count, const Blocks& blocks, Kernel k
     const int total = of.first_block[of.count];
     if (total > 0) kernel<<<static_cast<unsigned>(total), kThreads, shared, stream>>>(of);
   }
+  check_launch("encode_weights");
 }
 
 }  // namespace

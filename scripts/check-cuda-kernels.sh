@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Compiles every CUDA kernel with nvcc, which needs neither a GPU nor torch, and reads what ptxas reports: none may keep
+# registers in memory. Exit code 77 (skipped) where there is no nvcc.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+command -v nvcc >/dev/null || { echo "check-cuda-kernels: skipped: no nvcc"; exit 77; }
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+compile() {
+  local name
+  name=$(echo "$1" | tr / -)
+  nvcc -std=c++20 -gencode arch=compute_90a,code=sm_90a -I. -Xptxas -v -c "$1" -o "$2/$name.o" >"$2/$name.log" 2>&1 ||
+    { cat "$2/$name.log"; exit 1; }
+  rm "$2/$name.o"
+}
+export -f compile
+find lowtide -name '*.cu' | xargs -P "$(nproc)" -I{} bash -c 'compile "$1" "$2"' _ {} "$out"
+
+kernels=$(cat "$out"/*.log | grep -c 'Compiling entry function')
+echo "check-cuda-kernels: $kernels kernels"
+[ "$kernels" -gt 0 ]
+if grep -H 'bytes stack frame' "$out"/*.log | grep -v ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads'; then
+  echo "check-cuda-kernels: these kernels keep registers in memory"
+  exit 1
+fi
