@@ -2,14 +2,34 @@
 
 #include <csignal>
 #include <cstddef>
+#include <ctime>
 
 namespace lowtide {
 namespace {
 
-volatile std::sig_atomic_t received_signal = 0;
+// GNU's timeout sends its signal twice in a row, to the process and to its group.
+constexpr long kSameRequestMilliseconds = 500;
 
-void remember(int signal) {
-  if (received_signal == 0) received_signal = signal;
+volatile std::sig_atomic_t received_signal = 0;
+volatile long received_at = 0;
+
+// Of a clock that only goes forward; may be asked in a handler.
+long milliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
+
+void remember(int number) {
+  if (received_signal == 0) {
+    received_at = milliseconds();
+    received_signal = number;
+    return;
+  }
+  const bool ends = number == SIGTERM || number == SIGINT;
+  if (!ends || milliseconds() - received_at < kSameRequestMilliseconds) return;
+  signal(number, SIG_DFL);
+  raise(number);  // when the handler has returned
 }
 
 bool is_ignored(int signal) {
@@ -25,8 +45,7 @@ StopSignals::StopSignals() {
   for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
     const int number = kStopSignals[i];
     struct sigaction action {};
-    const bool second_ends = number == SIGTERM || number == SIGINT;
-    action.sa_flags = SA_RESTART | (second_ends ? static_cast<int>(SA_RESETHAND) : 0);
+    action.sa_flags = SA_RESTART;
     action.sa_handler = number == SIGHUP && is_ignored(SIGHUP) ? SIG_IGN : remember;
     sigaction(number, &action, &before_[i]);
   }

@@ -10,8 +10,9 @@ namespace lowtide {
 constexpr std::array kStopSignals{SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 
 // While one lives, these signals no longer end the process: the training loop asks between two steps and saves first. A
-// second SIGTERM or SIGINT ends it at once; of the others several may come for one reason (a shell and the terminal it ran
-// in, every second beyond a limit), and more of them do nothing. SIGHUP stays ignored where nohup has it so.
+// second SIGTERM or SIGINT ends it at once, unless it comes within half a second: then it is the same request, sent to a process
+// and to its group. Of the others several may come for one reason (a shell and the terminal it ran in, every second beyond a
+// limit), and more of them do nothing. SIGHUP stays ignored where nohup has it so.
 //
 // From the first one on, for good, a reader of the output who goes away is no reason to end (SIGPIPE is ignored).
 class StopSignals {

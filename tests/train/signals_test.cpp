@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
 namespace lowtide {
 namespace {
 
@@ -19,15 +23,27 @@ TEST_P(StopSignal, IsRememberedAndEndsNothing) {
     EXPECT_EQ(StopSignals::received(), 0);
     raise(GetParam());
     EXPECT_EQ(StopSignals::received(), GetParam());
-    const bool second_ends = GetParam() == SIGTERM || GetParam() == SIGINT;
-    EXPECT_EQ(handler_of(GetParam()) == SIG_DFL, second_ends);
-    if (!second_ends) raise(GetParam());
+    raise(GetParam());  // to a process, and once more to its group
     EXPECT_EQ(StopSignals::received(), GetParam());
   }
   EXPECT_EQ(handler_of(GetParam()), SIG_DFL) << "as it was before";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, StopSignal, testing::ValuesIn(kStopSignals));
+
+// A process of its own is ended.
+TEST(StopSignalsDeathTest, ASecondRequestEnds) {
+  const auto ask_twice = [](int number) {
+    const StopSignals signals;
+    raise(number);
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    raise(number);
+    std::_Exit(0);
+  };
+  for (const int number : {SIGTERM, SIGINT})
+    EXPECT_EXIT(ask_twice(number), testing::KilledBySignal(number), "");
+  for (const int number : {SIGHUP, SIGUSR1}) EXPECT_EXIT(ask_twice(number), testing::ExitedWithCode(0), "");
+}
 
 TEST(StopSignals, TheFirstIsTheReason) {
   const StopSignals signals;
