@@ -31,7 +31,9 @@ LayerFormat QuantLayer::format() const {
   LayerFormat format{execution().engine, bits(),
                      execution().stochastic ? Noise::drawn(noise_key()) : Noise::none(),
                      execution().bifurcate};
-  if (const StepParameters* on_device = execution().on_device) {
+  // Steps alone are captured: an evaluation between two of them has bits of its own.
+  const StepParameters* on_device = at::GradMode::is_enabled() ? execution().on_device : nullptr;
+  if (on_device != nullptr) {
     LOWTIDE_CHECK(id() < StepParameters::kLayers, "a model of more layers than a captured step has bits for");
     format.forward_on_device = on_device->forward_bits + id();
     format.backward_on_device = on_device->backward_bits + id();

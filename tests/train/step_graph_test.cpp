@@ -42,6 +42,15 @@ class Steps {
     ++execution_->step;
   }
 
+  torch::Tensor evaluate(Bits bits) {
+    const torch::NoGradGuard no_grad;
+    execution_->bits = bits;
+    model_->eval();
+    torch::Tensor logits = model_->forward(images_).cpu();
+    model_->train();
+    return logits;
+  }
+
   std::map<std::string, torch::Tensor> state() const {
     std::map<std::string, torch::Tensor> all;
     for (const auto& item : model_->named_parameters()) all[item.key()] = item.value().detach().cpu();
@@ -102,6 +111,17 @@ TEST_F(CudaStepGraph, ReplaysGiveTheBitsOfStepsMadeAsTheyAre) {
   expect_same_state(captured, plain);
   EXPECT_EQ(captured.graph().captures(), 1);
   EXPECT_GT(captured.graph().kernels(), 0);
+}
+
+TEST_F(CudaStepGraph, AnEvaluationHasBitsOfItsOwn) {
+  Steps plain("cuda", torch::kCUDA, false), captured("cuda", torch::kCUDA, true);
+  for (int i = 0; i < 4; ++i) {
+    plain.step({3, 8}, 0.1);
+    captured.step({3, 8}, 0.1);
+  }
+  const torch::Tensor expected = plain.evaluate({8, 8});
+  EXPECT_TRUE(same(captured.evaluate({8, 8}), expected));
+  EXPECT_FALSE(same(captured.evaluate({3, 8}), expected));
 }
 
 TEST_F(CudaStepGraph, CodesOfAnotherTypeAreCapturedAnew) {
