@@ -27,7 +27,10 @@ LOWTIDE_HOST_DEVICE inline float noise_at(const NoiseCounter& counter, std::int6
   const std::uint32_t position = static_cast<std::uint32_t>(index / kNoiseBlock) * kNoiseLanes + lane;
   const Philox::Block block =
       Philox::block(counter.key0, counter.key1, position, counter.c1, counter.c2, counter.c3);
-  return noise_value(block.word[half / 2] >> (half % 2 * 16) & 0xffffu);
+  // Not by an index: a GPU would keep the words in memory for that.
+  const std::uint32_t low = half < 2 ? block.word[0] : block.word[1],
+                      high = half < 6 ? block.word[2] : block.word[3];
+  return noise_value((half < 4 ? low : high) >> (half % 2 * 16) & 0xffffu);
 }
 
 }  // namespace lowtide

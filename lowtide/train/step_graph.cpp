@@ -113,6 +113,9 @@ StepGraph::StepGraph(torch::nn::Module& model, Execution& execution, const torch
                          {},
                          0,
                          0});
+  for (const QuantLayer* layer : state_->layers)
+    LOWTIDE_CHECK(layer->id() < StepParameters::kLayers,
+                  "a model of more layers than a captured step has bits for");
   execution.on_device = state_->on_device();
 }
 

@@ -111,6 +111,7 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
   sums_.loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device));
   sums_.correct = torch::zeros({}, torch::TensorOptions(torch::kInt64).device(device));
   halted_ = torch::zeros({}, torch::TensorOptions(torch::kBool).device(device));
+  loss_ = torch::zeros({}, torch::TensorOptions(torch::kFloat).device(device));
   if (task_->is_capturable() && StepGraph::is_possible(task_->execution(), device))
     graph_ = std::make_unique<StepGraph>(task_->model(), task_->execution(), device);
 }
@@ -199,7 +200,7 @@ void Trainer::train_one_step() {
   } else {
     ledger_.add(execution.bits, result_.items, result_.macs);
   }
-  if (schedule_->is_stateful()) schedule_->observe(step_, number(result_.loss));
+  if (schedule_->is_stateful()) schedule_->observe(step_, number(loss_));
   ++sums_.steps;
   sums_.items += result_.items;
   sums_.judged += result_.judged;
@@ -215,6 +216,7 @@ void Trainer::compute_and_update(double rate) {
   halted_.logical_or_(torch::isfinite(norm + result_.loss).logical_not());
   if (halted_.device().is_cpu()) stop_if_not_finite();  // elsewhere the host would wait: it asks when it logs
   optimizer_->step(rate, halted_, graph_ ? graph_->parameters() : nullptr);
+  if (schedule_->is_stateful()) loss_.copy_(result_.loss);
   sums_.loss += result_.loss;
   if (result_.correct.defined()) sums_.correct += result_.correct;
 }
@@ -292,6 +294,7 @@ void Trainer::evaluate_if_due() {
   const bool logs =
       (due(recipe_.running.eval_every) && task_->has(Split::kValid)) || (best_ && step_ == total_);
   if (logs || plateau_is_due()) {
+    stop_if_not_finite();
     const Evaluation held_out = evaluate_and_log(Split::kValid, /*is_final=*/false);
     if (plateau_is_due()) rate_.observe(held_out.loss);
     if (best_ && logs) best_->observe(step_, held_out.metric);

@@ -104,12 +104,13 @@ __device__ float2 load_pair(const float* from, int channel, int channels) {
 }
 
 // Which of two neighbours ReLU let pass, a bit each.
-__device__ unsigned passing(const NormGradientSums& s, long long at, const float2& y,
+__device__ unsigned passing(const NormGradientSums& s, long long at, bool pair, const float2& y,
                             const ColumnConstants* of) {
   if (!s.relu) return 3;
   if (s.positive != nullptr) {
     const unsigned first = s.positive[at / 8] >> (at % 8) & 1u;
-    return first | (at % 8 == 7 ? s.positive[at / 8 + 1] & 1u : s.positive[at / 8] >> (at % 8 + 1) & 1u) << 1;
+    const long long next = at + 1;
+    return first | (pair ? s.positive[next / 8] >> (next % 8) & 1u : 0u) << 1;
   }
   return (mapped(y.x, of[0].mean, of[0].factor, of[0].bias) > 0 ? 1u : 0u) |
          (mapped(y.y, of[1].mean, of[1].factor, of[1].bias) > 0 ? 2u : 0u);
@@ -218,7 +219,7 @@ __global__ void __launch_bounds__(kGatherThreads, 2)
       }
       if (a.sums.work != nullptr) {
         const float2 y = load_pair(a.sums.y + pixel.at, channel, a.g.inputs);
-        const unsigned passes = passing(a.sums, pixel.at + channel, y, of);
+        const unsigned passes = passing(a.sums, pixel.at + channel, pair, y, of);
         if ((passes & 1) == 0) gradient[0] = 0;
         if ((passes & 2) == 0 || !pair) gradient[1] = 0;
         sum[n][0] += gradient[0];

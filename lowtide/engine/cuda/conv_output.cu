@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(kGatherThreads, 3)
     }
     const int copy = static_cast<int>(blockIdx.x) % kCopies;
     // Minima pass over a NaN, sums do not.
-    const bool fits = fabs(all.sum) < 0x1p42 && all.squares < 0x1p42;
+    const bool fits = OrderFreeSum::fits(all.sum, gridDim.x) && OrderFreeSum::fits(all.squares, gridDim.x);
     if (fits) work.add(copy, first_channel + thread, all.sum, all.squares);
     work.widen(copy, first_channel + thread, fits ? all.low : NAN, fits ? all.high : NAN);
   }

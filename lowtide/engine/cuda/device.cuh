@@ -15,10 +15,14 @@ inline constexpr int kWarp = 32;
 // ---- Sums and extremes that do not depend on the order -------------------------------------------------------------
 
 // A sum of doubles as a fixed-point number of two words, which blocks add to in any order with the same result. Units are
-// 2^-20 and 2^-72. A term below 2^42 leaves 2^20 terms of room; what is lost of a term is below 2^-73, and gradients so small
-// that it would count are far below the least step of a code, 1e-8.
+// 2^-20 and 2^-68. What a term leaves for the low word is at most 2^47 of its units, so 2^16 blocks have room; the high word has
+// room for what fits(). What is lost of a term is below 2^-69, and gradients so small that it would count are far below the
+// least step of a code, 1e-8.
 struct OrderFreeSum {
-  static constexpr double kHighUnit = 0x1p-20, kLowUnit = 0x1p-72;
+  static constexpr double kHighUnit = 0x1p-20, kLowUnit = 0x1p-68;
+
+  // A term of one of so many blocks.
+  __device__ static bool fits(double term, unsigned blocks) { return fabs(term) * blocks < 0x1p42; }
 
   __device__ static void add(long long* high, long long* low, double term) {
     const double whole = rint(term * (1 / kHighUnit));

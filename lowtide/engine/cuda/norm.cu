@@ -132,6 +132,7 @@ __global__ void norm_add_kernel(NormAddArguments a) {
       float v = mapped(z.value[i], m.value[i], f.value[i], b.value[i]);
       if (a.residual != nullptr) v = __fadd_rn(v, residual.value[i]);
       if (v > 0.0f) signs |= 1u << i;
+      extent.poisoned |= at + i < a.n && !isfinite(v);  // ReLU hides minus infinity
       if (a.relu && v < 0.0f) v = 0.0f;
       z.value[i] = v;
       if (at + i < a.n) extent.include(v);

@@ -80,7 +80,7 @@ __device__ inline void finish_statistics(const NormStatistics& s, int channels, 
 // Adds a block's share of a gradient's sums. What is not finite, or too large for the sum, poisons the channel.
 __device__ inline void add_gradient_sums(const ChannelWork& work, int copy, int channel, double sum,
                                          double product) {
-  if (fabs(sum) < 0x1p42 && fabs(product) < 0x1p42) {
+  if (OrderFreeSum::fits(sum, gridDim.x) && OrderFreeSum::fits(product, gridDim.x)) {
     work.add(copy, channel, sum, product);
   } else {
     work.widen(copy, channel, NAN, NAN);
