@@ -4,19 +4,11 @@
 
 #include <utility>
 
+#include "lowtide/base/cuda_stream.h"
 #include "lowtide/base/error.h"
-#if defined(LOWTIDE_WITH_CUDA)
-#include <c10/cuda/CUDAStream.h>
-#endif
 
 namespace lowtide {
 namespace {
-
-#if defined(LOWTIDE_WITH_CUDA)
-constexpr bool kWithCuda = true;
-#else
-constexpr bool kWithCuda = false;
-#endif
 
 // Of a data set: little beside a GPU's memory, and its images can be counted in 32 bits.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 31;
@@ -90,8 +82,7 @@ void BatchGather::gather() const {
   const torch::Device device = pixels_->device();
   if (device.is_cpu()) return gather_on_cpu();
 #if defined(LOWTIDE_WITH_CUDA)
-  if (device.is_cuda())
-    return gather_images(arguments(), c10::cuda::getCurrentCUDAStream(device.index()).stream());
+  if (device.is_cuda()) return gather_images(arguments(), current_cuda_stream(device.index()));
 #endif
   invariant_failed("a device that makes batches", __FILE__, __LINE__, device.str());
 }

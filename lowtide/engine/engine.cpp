@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lowtide/base/cuda_stream.h"
 #include "lowtide/base/error.h"
 #include "lowtide/base/suggest.h"
 #include "lowtide/engine/cuda.h"
@@ -35,19 +36,9 @@ std::unique_ptr<ConvNorm> Engine::conv_norm(const ConvNormCall& call) const {
   return std::make_unique<PlainConvNorm>(*this, call);
 }
 
-namespace {
-
-#if defined(LOWTIDE_WITH_CUDA)
-constexpr bool kHasCuda = true;
-#else
-constexpr bool kHasCuda = false;
-#endif
-
-}  // namespace
-
 std::vector<std::string> engine_names() {
   std::vector<std::string> names{"simulated", "integer"};
-  if (kHasCuda) names.emplace_back("cuda");
+  if (kWithCuda) names.emplace_back("cuda");
   return names;
 }
 
@@ -55,7 +46,7 @@ std::string choose_engine(const std::string& asked, const std::string& device) {
   const bool on_cpu = device == "cpu";
   if (asked == "auto") {
     const bool is_fast = integer::instruction_sets().front() >= integer::InstructionSet::kVnni;
-    if (!on_cpu) return kHasCuda ? "cuda" : "simulated";
+    if (!on_cpu) return kWithCuda ? "cuda" : "simulated";
     return is_fast ? "integer" : "simulated";
   }
   if (asked == "integer" && !on_cpu) {

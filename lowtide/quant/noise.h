@@ -21,6 +21,16 @@ LOWTIDE_HOST_DEVICE inline float noise_value(std::uint32_t bits) {
   return static_cast<float>(static_cast<std::int32_t>(bits)) * 0x1p-16f + (0x1p-17f - 0.5f);
 }
 
+// The counter with the step that lies in device memory, where one does.
+LOWTIDE_HOST_DEVICE inline NoiseCounter counter_at(NoiseCounter counter, const std::int64_t* device_step) {
+  if (device_step != nullptr) {
+    const auto step = static_cast<std::uint64_t>(*device_step);
+    counter.c1 = static_cast<std::uint32_t>(step);
+    counter.c2 = static_cast<std::uint32_t>(step >> 32);
+  }
+  return counter;
+}
+
 LOWTIDE_HOST_DEVICE inline float noise_at(const NoiseCounter& counter, std::int64_t index) {
   const std::uint32_t lane = static_cast<std::uint32_t>(index % kNoiseLanes);
   const int half = static_cast<int>(index / kNoiseLanes % kNoiseHalves);

@@ -4,13 +4,11 @@
 
 #include <utility>
 
+#include "lowtide/base/cuda_stream.h"
 #include "lowtide/base/error.h"
 #include "lowtide/base/random.h"
 #include "lowtide/quant/one_number.h"
 #include "lowtide/quant/quantizer_kernels.h"
-#if defined(LOWTIDE_WITH_CUDA)
-#include <c10/cuda/CUDAStream.h>
-#endif
 
 namespace lowtide {
 namespace {
@@ -39,8 +37,7 @@ struct Target {
 Target target_of(const at::Tensor& x) {
   if (x.device().is_cpu()) return {kCpuQuantizer, nullptr};
 #if defined(LOWTIDE_WITH_CUDA)
-  if (x.device().is_cuda())
-    return {kCudaQuantizer, c10::cuda::getCurrentCUDAStream(x.device().index()).stream()};
+  if (x.device().is_cuda()) return {kCudaQuantizer, current_cuda_stream(x.device().index())};
 #endif
   invariant_failed("a device with a quantiser", __FILE__, __LINE__, x.device().str());
 }

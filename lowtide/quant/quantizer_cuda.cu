@@ -78,11 +78,7 @@ template <typename Code>
 __global__ void encode_kernel(EncodeArguments a, NoiseCounter counter, bool drawn) {
   const std::int64_t n = a.rows * a.length;
   const float top = a.bits.top();
-  if (a.device_step != nullptr) {
-    const auto step = static_cast<std::uint64_t>(*a.device_step);
-    counter.c1 = static_cast<std::uint32_t>(step);
-    counter.c2 = static_cast<std::uint32_t>(step >> 32);
-  }
+  counter = counter_at(counter, a.device_step);
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n; i += stride) {
     const std::int64_t row = a.rows > 1 ? i / a.length : 0;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lowtide/base/cuda_stream.h"
 #include "lowtide/base/error.h"
 #include "lowtide/base/torch_compat.h"
 #include "lowtide/nn/quant_layer.h"
@@ -85,7 +86,7 @@ struct StepGraph::State {
           static_cast<std::uint8_t>(is_float_bits(bits.backward) ? 0 : bits.backward);
       storage += {storage_of(bits.forward), storage_of(bits.backward)};
     }
-    write_step_parameters(p, on_device(), c10::cuda::getCurrentCUDAStream().stream());
+    write_step_parameters(p, on_device(), current_cuda_stream());
     return storage;
   }
 

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 
+#include "lowtide/base/cuda_stream.h"
 #include "lowtide/base/error.h"
 #include "lowtide/train/update_layout.h"
-#if defined(LOWTIDE_WITH_CUDA)
-#include <c10/cuda/CUDAStream.h>
-#endif
 
 namespace lowtide::cuda {
 namespace {
@@ -18,7 +16,7 @@ struct Target {
 
 Target target_on(at::Device device) {
 #if defined(LOWTIDE_WITH_CUDA)
-  if (device.is_cuda()) return {kCudaUpdate, c10::cuda::getCurrentCUDAStream(device.index()).stream()};
+  if (device.is_cuda()) return {kCudaUpdate, current_cuda_stream(device.index())};
 #endif
   invariant_failed("a device with kernels for an optimiser", __FILE__, __LINE__, device.str());
 }

@@ -59,7 +59,7 @@ struct Window {
 __device__ ChannelConstants constants_of(const OutputArguments& a, const Affine& x, int channel) {
   if (channel >= a.g.outputs) return {};
   const Affine w = Affine::of(a.w.scale[channel], a.w.offset[channel], static_cast<int>(a.w.bits.top()));
-  const int terms = a.g.taps() * a.g.weight_inputs();
+  const int terms = a.g.taps() * a.g.inputs;
   const int codes =
       a.w.tap_prefix[((a.g.kernel_rows + 1) * (a.g.kernel_cols + 1) - 1) * a.g.outputs + channel];
   const ClassConstants whole = of_class(x, w.zero, w.scale, w.residual, codes, terms);
@@ -75,7 +75,7 @@ __device__ ChannelConstants constants_of(const OutputArguments& a, const Affine&
 // From Σ qx qw and Σ qx to the value.
 __device__ float output_value(const OutputArguments& a, const Affine& x, const ChannelConstants& of,
                               const Window& window, int channel, int product, int window_sum) {
-  const int terms = window.taps() * a.g.weight_inputs();
+  const int terms = window.taps() * a.g.inputs;
   ClassConstants edge{of.offset, of.value};
   // After a ReLU 0 is code 0, and where a window ends does not matter.
   if (!window.whole && (x.zero != 0 || x.residual != 0))

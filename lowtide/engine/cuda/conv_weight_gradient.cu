@@ -14,7 +14,7 @@ constexpr int kThreads = 128, kWarps = kThreads / kWarp;
 constexpr int kPixels = 64;       // of a chunk
 constexpr int kExactTerms = 256;  // 255² · 256 < 2^24
 constexpr int kBlocks = 528;      // that share the work at most: four for a multiprocessor of an H200
-// What a chunk takes of a block's time, in additions of a word to the sums in memory: some 0.5 µs, and an H200 adds 100 words
+// What a chunk takes of a block's time, in additions of a word to the sums in memory. An estimate: some 0.5 µs, at 100 words
 // in a nanosecond.
 constexpr double kChunkWords = 50'000;
 constexpr int kMostPixelsPerBlock = 32'768;  // 255² · 2^15 < 2^31

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "lowtide/base/cuda_stream.h"
 #include "lowtide/base/error.h"
 #include "lowtide/engine/pixels_apart.h"
 
@@ -74,7 +75,7 @@ at::Tensor FusedConvNorm::convolve(bool with_statistics) const {
     s.relu = call_.relu;
     s.out = conv_->constants();
   }
-  conv_output(a, current_stream());
+  conv_output(a, current_cuda_stream());
   return y;
 }
 
@@ -98,7 +99,7 @@ Quantized FusedConvNorm::encode(const Range& range, DeviceBits bits) {
   a.bits = bits;
   a.code = code.data_ptr<std::uint8_t>();
   a.scale = conv_->number(Conv::kScale);
-  norm_encode(a, current_stream());
+  norm_encode(a, current_cuda_stream());
   keep_for_backward();
   return {code, conv_->tensor(Conv::kScale), range.min, bits};
 }
@@ -121,7 +122,7 @@ Activation FusedConvNorm::normalise(const at::Tensor& residual, at::Tensor* posi
   }
   a.min = conv_->number(Conv::kSumMin);
   a.range = conv_->number(Conv::kSumRange);
-  norm_add(a, current_stream());
+  norm_add(a, current_cuda_stream());
   return {value, {conv_->tensor(Conv::kSumMin), conv_->tensor(Conv::kSumRange)}};
 }
 
@@ -166,7 +167,8 @@ NormGradients FusedConvNorm::norm_gradient(at::Tensor gradient, const ErrorForma
     gradient = contiguous(gradient);
     masked = empty_image(y_, at::kFloat);
     lowtide::cuda::gradient_sums(
-        {gradient.data_ptr<float>(), masked.data_ptr<float>(), a.n, a.channels, a.sums}, current_stream());
+        {gradient.data_ptr<float>(), masked.data_ptr<float>(), a.n, a.channels, a.sums},
+        current_cuda_stream());
   }
   summed_.reset();
   a.gradient = masked.data_ptr<float>();
@@ -181,7 +183,7 @@ NormGradients FusedConvNorm::norm_gradient(at::Tensor gradient, const ErrorForma
     floats = empty_image(y_, at::kFloat);
     a.error = floats.data_ptr<float>();
   }
-  norm_gradient_range(a, current_stream());
+  norm_gradient_range(a, current_cuda_stream());
   NormGradients result;
   result.weight = conv_->by_channel.select(0, Conv::kWeightGradient);
   result.bias = conv_->by_channel.select(0, Conv::kBiasGradient);
@@ -196,7 +198,7 @@ NormGradients FusedConvNorm::norm_gradient(at::Tensor gradient, const ErrorForma
     a.device_step = format.noise.key().device_step;
     a.code = code.data_ptr<std::uint8_t>();
     a.scale = conv_->number(Conv::kErrorScale);
-    norm_gradient_encode(a, current_stream());
+    norm_gradient_encode(a, current_cuda_stream());
     const Quantized error{code, conv_->tensor(Conv::kErrorScale), range.min, format.bits};
     result.error = {error, error};
   }
@@ -212,8 +214,8 @@ at::Tensor FusedConvNorm::weight_gradient(const Quantized& error) {
   const WeightGradientArguments a{geometry_, codes_of(error), codes_of(call_.input), conv_->weight_gradient,
                                   dw.data_ptr<float>()};
   aside_.run([&](void* stream) { conv_weight_gradient(a, stream); },
-             {error.code, error.scale, error.offset, call_.input.code, call_.input.scale, call_.input.offset, dw,
-              conv_->memory.at(1)});
+             {error.code, error.scale, error.offset, call_.input.code, call_.input.scale, call_.input.offset,
+              dw, conv_->memory.at(1)});
   return dw;
 }
 
@@ -240,7 +242,7 @@ at::Tensor FusedConvNorm::input_gradient(const Quantized& error, const OtherGrad
     a.sums = before->gradient_sums();
     before->summed_ = dx;
   }
-  conv_input_gradient(a, current_stream());
+  conv_input_gradient(a, current_cuda_stream());
   return dx;
 }
 

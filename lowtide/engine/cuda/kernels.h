@@ -14,12 +14,10 @@ struct ConvGeometry {
   int images = 0, height = 0, width = 0, inputs = 0;  // of the input
   int outputs = 0, rows = 0, cols = 0;                // of the output
   int kernel_rows = 0, kernel_cols = 0, stride_rows = 1, stride_cols = 1, pad_rows = 0, pad_cols = 0;
-  bool depthwise = false;  // one group a channel
 
   LOWTIDE_HOST_DEVICE int taps() const { return kernel_rows * kernel_cols; }
   LOWTIDE_HOST_DEVICE int input_pixels() const { return images * height * width; }
   LOWTIDE_HOST_DEVICE int output_pixels() const { return images * rows * cols; }
-  LOWTIDE_HOST_DEVICE int weight_inputs() const { return depthwise ? 1 : inputs; }
 };
 
 // Codes in device memory with one range for all: value = scale · code + offset.

@@ -263,12 +263,7 @@ __global__ void norm_gradient_encode_kernel(NormGradientArguments a) {
   __shared__ __align__(16) unsigned short noise_bits[kThreads / kWarp][kWarp * kVector];
   const ErrorConstants constants(shared, a);
   const Encoder encoder = Encoder::make(a.min, a.range, a.bits, a.scale);
-  NoiseCounter counter = a.counter;
-  if (a.device_step != nullptr) {
-    const auto step = static_cast<std::uint64_t>(*a.device_step);
-    counter.c1 = static_cast<std::uint32_t>(step);
-    counter.c2 = static_cast<std::uint32_t>(step >> 32);
-  }
+  const NoiseCounter counter = counter_at(a.counter, a.device_step);
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const long long stride = static_cast<long long>(gridDim.x) * kThreads * kVector;
   long long first = (static_cast<long long>(blockIdx.x) * kThreads + warp * kWarp) * kVector;

@@ -1,9 +1,7 @@
 #include "lowtide/engine/cuda/prepared_conv.h"
 
+#include "lowtide/base/cuda_stream.h"
 #include "lowtide/quant/quantizer.h"
-#if defined(LOWTIDE_WITH_CUDA)
-#include <c10/cuda/CUDAStream.h>
-#endif
 
 namespace lowtide::cuda {
 namespace {
@@ -109,14 +107,6 @@ void fill(PreparedCudaConv& conv, const ConvWeight& of, const at::Tensor& weight
 
 }  // namespace
 
-void* current_stream() {
-#if defined(LOWTIDE_WITH_CUDA)
-  return c10::cuda::getCurrentCUDAStream().stream();
-#else
-  return nullptr;
-#endif
-}
-
 bool has_kernels(const ConvWeight& conv) {
   return conv.groups == 1 && conv.bits >= 1 && conv.bits <= kByteBits && conv.weight.device().is_cuda() &&
          conv.weight.size(2) * conv.weight.size(3) <= kMostTaps;
@@ -159,7 +149,7 @@ std::vector<std::shared_ptr<const PreparedConv>> prepare(const std::vector<ConvW
     layers.push_back(conv->layer);
     result[i] = std::move(conv);
   }
-  encode_weights(layers.data(), static_cast<int>(layers.size()), current_stream());
+  encode_weights(layers.data(), static_cast<int>(layers.size()), current_cuda_stream());
   return result;
 }
 

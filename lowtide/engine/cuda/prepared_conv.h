@@ -7,9 +7,6 @@
 
 namespace lowtide::cuda {
 
-// The stream that work goes to now, as kernels take it.
-void* current_stream();
-
 // Whether there are kernels for such a convolution.
 bool has_kernels(const ConvWeight& conv);
 
