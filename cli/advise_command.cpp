@@ -46,7 +46,7 @@ std::optional<int> read_arguments(Options& options, int argc, char** argv) {
   app.add_flag("--json", options.json, "print JSON")->configurable(false);
   add_recipe_options(app, options.recipe);
   if (const auto code = parse_recipe(app, argc, argv)) return code;
-  options.recipe_file = app.get_config_ptr()->as<std::string>();
+  options.recipe_file = given_recipe(app);
   options.has_budget = budget->count() > 0;
   if (options.has_budget != options.goal.empty())
     throw UserError("advise: expected --budget, such as 0.6, or --goal cheapest, balanced or best");

@@ -81,6 +81,11 @@ std::optional<int> parse_recipe(CLI::App& app, int argc, char** argv) {
   return parse(app, static_cast<int>(translated.size()), translated.data());
 }
 
+std::string given_recipe(CLI::App& app) {
+  const CLI::Option* recipe = app.get_config_ptr();
+  return recipe->count() > 0 ? recipe->as<std::string>() : "";  // as() of none crashes since CLI11 2.4
+}
+
 Recipe read_recipe(const std::string& file, const std::vector<std::string>& changes) {
   Recipe recipe;
   CLI::App app("", "bench");

@@ -18,6 +18,9 @@ void add_recipe_options(CLI::App& app, Recipe& recipe);
 // Reads arguments like parse(), after translating the original program's flags.
 std::optional<int> parse_recipe(CLI::App& app, int argc, char** argv);
 
+// The file that --recipe named, once arguments were read; empty where it was not given.
+std::string given_recipe(CLI::App& app);
+
 // A recipe from its file, changed by arguments such as --data-dir. UserError where it is none.
 Recipe read_recipe(const std::string& file, const std::vector<std::string>& changes);
 

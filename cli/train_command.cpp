@@ -52,7 +52,7 @@ std::optional<int> read_arguments(TrainArguments& arguments, int argc, char** ar
       ->configurable(false);
   add_recipe_options(app, arguments.recipe);
   if (const auto code = parse_recipe(app, argc, argv)) return code;
-  arguments.recipe_file = app.get_config_ptr()->as<std::string>();
+  arguments.recipe_file = given_recipe(app);
   arguments.resume = resume->count() > 0;
   if (!resume_folder.empty()) arguments.out = resume_folder;
   return std::nullopt;
