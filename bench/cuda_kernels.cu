@@ -1,5 +1,6 @@
 // The CUDA engine's kernels by themselves, without torch: each is compared with the same in double precision on a CPU, then
-// timed on the shapes of CIFAR's ResNets, as nodes of a graph. `nvcc … bench/cuda_kernels.cu lowtide/engine/cuda/*.cu`.
+// timed on the shapes of CIFAR's and ImageNet's ResNets, as nodes of a graph; with the argument `check` not timed.
+// `nvcc … bench/cuda_kernels.cu lowtide/engine/cuda/*.cu`.
 #include <cuda_runtime.h>
 
 #include <cmath>
@@ -404,9 +405,7 @@ void time_layer(const std::string& name, const ConvGeometry& g) {
   check(cudaDeviceSynchronize(), name.c_str());
 }
 
-}  // namespace
-
-int main() {
+void check_all() {
   for (const int bits : {8, 3}) {
     for (const bool after_relu : {true, false}) {
       const std::string tag = std::to_string(bits) + (after_relu ? "r " : "  ");
@@ -421,8 +420,17 @@ int main() {
       compare(tag + "5>7 1x1 one pixel", geometry(9, 1, 5, 7, 1, 1, 0), bits, after_relu);
       compare(tag + "7>7 3x3 one pixel", geometry(9, 1, 7, 7, 3, 1, 1), bits, after_relu);
       compare(tag + "256>80 1x1", geometry(3, 7, 256, 80, 1, 1, 0), bits, after_relu);
+      compare(tag + "272>64 1x1", geometry(2, 9, 272, 64, 1, 1, 0), bits, after_relu);
+      compare(tag + "24>144 1x1", geometry(5, 8, 24, 144, 1, 1, 0), bits, after_relu);
+      compare(tag + "32>64 3x3/2", geometry(5, 16, 32, 64, 3, 2, 1), bits, after_relu);
+      compare(tag + "32>64 1x1/2", geometry(5, 16, 32, 64, 1, 2, 0), bits, after_relu);
+      compare(tag + "128>64 3x3", geometry(3, 14, 128, 64, 3, 1, 1), bits, after_relu);
+      compare(tag + "16>16 3x3/3", geometry(3, 10, 16, 16, 3, 3, 1), bits, after_relu);
     }
   }
+}
+
+void time_all() {
   std::printf(
       "\nmicroseconds           weights   output  no stat   encode      add   range  codes   dgrad+s    "
       "dgrad    wgrad\n");
@@ -431,9 +439,20 @@ int main() {
   time_layer("16>32/2", geometry(128, 32, 16, 32, 3, 2, 1));
   time_layer("32>32 16x16, 128", geometry(128, 16, 32, 32, 3, 1, 1));
   time_layer("64>64 8x8, 128", geometry(128, 8, 64, 64, 3, 1, 1));
+  time_layer("32>64/2", geometry(128, 16, 32, 64, 3, 2, 1));
   time_layer("64>64 56x56, 64", geometry(64, 56, 64, 64, 3, 1, 1));
   time_layer("256>64 1x1 56x56, 64", geometry(64, 56, 256, 64, 1, 1, 0));
+  time_layer("64>256 1x1 56x56, 64", geometry(64, 56, 64, 256, 1, 1, 0));
+  time_layer("256>256 14x14, 64", geometry(64, 14, 256, 256, 3, 1, 1));
+  time_layer("1024>256 1x1 14x14", geometry(64, 14, 1024, 256, 1, 1, 0));
   time_layer("512>512 7x7, 64", geometry(64, 7, 512, 512, 3, 1, 1));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check_all();
+  if (argc < 2 || std::string(argv[1]) != "check") time_all();
   std::printf(failed ? "FAILED\n" : "all agree\n");
   return failed ? 1 : 0;
 }

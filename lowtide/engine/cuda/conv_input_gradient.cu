@@ -1,264 +1,204 @@
 // The gradient at a convolution's input. The weight's scale runs along the sum, so its values are multiplied, not its codes:
 // each as two halves, which together have a float's digits. In the same pass: another reader's gradient is added, ReLU's
 // mask is applied, and the sums are taken that the normalisation before needs.
+#include <algorithm>
+#include <stdexcept>
+
 #include "lowtide/engine/cuda/gather.cuh"
-#include "lowtide/engine/cuda/launch.h"
 #include "lowtide/engine/cuda/statistics.cuh"
+#include "lowtide/engine/cuda/tiles.cuh"
 
 namespace lowtide::cuda {
 namespace {
 
-// The taps, in one dimension, that lead from an input pixel to an output pixel: first, first + stride, … before end.
-struct TapRun {
-  int first, end;
+// Input pixels of one dimension, told apart by the taps that lead to outputs: the remainder by the stride says which, and at both
+// ends some lead beside the image.
+struct StridedKinds {
+  static constexpr int kMostStride = 4, kMostKinds = 32;
+  int stride = 1, first[kMostStride + 1]{};
+  EdgeKinds of[kMostStride];
+  unsigned taps[kMostKinds]{};  // that lead to outputs, a bit each
 
-  __device__ TapRun(int at, int pad, int stride, int taps, int results) {
-    const int from = at + pad;  // tap t leads to output (from - t) / stride
-    const int least = max(0, from - (results - 1) * stride);
-    first = stride == 1 ? least : least + ((from - least) % stride + stride) % stride;
-    const int last = min(taps - 1, from);
-    end = last < first ? first : stride == 1 ? last + 1 : first + ((last - first) / stride + 1) * stride;
+  StridedKinds(int size, int kernel, int of_stride, int pad, int results) : stride(of_stride) {
+    const auto leads = [&](int at) {
+      unsigned result = 0;
+      for (int tap = 0; tap < kernel; ++tap) {
+        const int from = at + pad - tap;
+        if (from >= 0 && from % stride == 0 && from / stride < results) result |= 1u << tap;
+      }
+      return result;
+    };
+    for (int phase = 0; phase < stride && stride <= kMostStride; ++phase) {
+      of[phase] =
+          EdgeKinds(divide_up(size - phase, stride), [&](int at) { return leads(at * stride + phase); });
+      first[phase + 1] = first[phase] + of[phase].count();
+      for (int i = 0; i < of[phase].count() && first[phase] + i < kMostKinds; ++i)
+        taps[first[phase] + i] = leads(of[phase].example(i) * stride + phase);
+    }
+    if (stride > kMostStride || count() > kMostKinds)
+      throw std::runtime_error(
+          "CUDA: there is no kernel for the input gradient of a convolution of such steps");
   }
-  // Of some taps a stride of 1 apart, at most three, in an image of more than one pixel: all, without the first, without the
-  // last.
-  __device__ int kind(int taps) const { return first > 0 ? 1 : end < taps ? 2 : 0; }
-};
-
-// The sums of the taps' values for every kind of pixel, where there are few.
-constexpr int kKinds = 9;
-__host__ __device__ inline bool has_kinds(const ConvGeometry& g) {
-  const bool is_3x3 = g.kernel_rows == 3 && g.kernel_cols == 3 && g.pad_rows == 1 && g.pad_cols == 1 &&
-                      g.height > 1 && g.width > 1;
-  const bool is_1x1 = g.taps() == 1 && g.pad_rows == 0 && g.pad_cols == 0;
-  return g.stride_rows == 1 && g.stride_cols == 1 && (is_3x3 || is_1x1);
-}
-
-struct Pixel {
-  bool there;
-  long long at;        // of its first channel
-  const float* other;  // another reader's gradient here, or nothing
-  TapRun rows, cols;
-
-  __device__ Pixel(const InputGradientArguments& a, int pixel, int image, int row, int col)
-      : there(pixel < a.g.input_pixels()),
-        at(static_cast<long long>(pixel) * a.g.inputs),
-        other(nullptr),
-        rows(row, a.g.pad_rows, a.g.stride_rows, a.g.kernel_rows, a.g.rows),
-        cols(col, a.g.pad_cols, a.g.stride_cols, a.g.kernel_cols, a.g.cols) {
-    if (a.other == nullptr || !there) return;
-    const int other_row = row / a.other_stride_rows, other_col = col / a.other_stride_cols;
-    if (other_row * a.other_stride_rows != row || other_col * a.other_stride_cols != col) return;
-    other =
-        a.other +
-        ((static_cast<long long>(image) * a.other_rows + other_row) * a.other_cols + other_col) * a.g.inputs;
+  __host__ __device__ int count() const { return first[stride]; }
+  __device__ int kind(int at) const {
+    if (stride == 1) return of[0].kind(at);
+    const int phase = at % stride;
+    return first[phase] + of[phase].kind(at / stride);
   }
 };
 
-// Σ of the weight's values over outputs and the taps of a pixel.
-__device__ float tap_values(const InputGradientArguments& a, const Pixel& pixel, int channel) {
-  float sum = 0;
-  for (int row = pixel.rows.first; row < pixel.rows.end; row += a.g.stride_rows) {
-    for (int col = pixel.cols.first; col < pixel.cols.end; col += a.g.stride_cols)
-      sum += __ldg(a.w.tap_value + (row * a.g.kernel_cols + col) * a.g.inputs + channel);
-  }
-  return sum;
-}
+struct GradientKinds {
+  StridedKinds rows, cols;
+  __host__ __device__ int count() const { return rows.count() * cols.count(); }
+};
 
-// The same by the kind of pixel.
-__device__ float kind_values(const InputGradientArguments& a, int kind, int channel) {
-  if (channel >= a.g.inputs) return 0;
-  if (a.g.taps() == 1) return a.w.tap_value[channel];
-  const auto run = [](int of, int& first, int& end) {
-    first = of == 1 ? 1 : 0;
-    end = of == 2 ? 2 : 3;
-  };
-  int row, row_end, col, col_end;
-  run(kind / 3, row, row_end);
-  run(kind % 3, col, col_end);
-  float sum = 0;
-  for (int r = row; r < row_end; ++r) {
-    for (int c = col; c < col_end; ++c) sum += __ldg(a.w.tap_value + (r * 3 + c) * a.g.inputs + channel);
-  }
-  return sum;
-}
+// Four neighbouring channels in memory, of which the last may be none.
+struct Four {
+  float value[4];
 
+  __device__ static Four load(const float* from, int left, bool aligned) {
+    if (aligned) {
+      if (left <= 0) return {};
+      const float4 v = *reinterpret_cast<const float4*>(from);
+      return {{v.x, v.y, v.z, v.w}};
+    }
+    Four result{};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (j < left) result.value[j] = from[j];
+    }
+    return result;
+  }
+  __device__ void store(float* to, int left, bool aligned) const {
+    if (aligned) {
+      if (left > 0) *reinterpret_cast<float4*>(to) = make_float4(value[0], value[1], value[2], value[3]);
+      return;
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (j < left) to[j] = value[j];
+    }
+  }
+};
+
+// The constants of a block's columns, in shared memory.
+template <int kColumns, int kThreads>
 struct ColumnConstants {
-  float mean, factor, bias;
+  float *mean, *factor, *bias;  // of the normalisation before
+  float* values;      // Σ of the weight's values over outputs and the taps of a pixel, by kind of pixel
+  float* tap_values;  // Σ of the weight's values over outputs, by tap
+
+  __host__ __device__ static std::size_t bytes(int taps, int kinds) {
+    return sizeof(float) * static_cast<std::size_t>((3 + kinds + taps) * kColumns);
+  }
+  __device__ ColumnConstants(void* memory, int kinds)
+      : mean(static_cast<float*>(memory)),
+        factor(mean + kColumns),
+        bias(factor + kColumns),
+        values(bias + kColumns),
+        tap_values(values + kinds * kColumns) {}
+
+  __device__ static Four four(const float* of, int column) { return Four::load(of + column, 4, true); }
+
+  // By all threads.
+  __device__ void fill(const InputGradientArguments& a, const GradientKinds& kinds, int first_channel) const {
+    const int thread = static_cast<int>(threadIdx.x), column = thread % kColumns,
+              channel = first_channel + column;
+    const bool there = channel < a.g.inputs;
+    constexpr int kTogether = kThreads / kColumns;
+#pragma unroll 4
+    for (int tap = thread / kColumns; tap < a.g.taps(); tap += kTogether)
+      tap_values[tap * kColumns + column] = there ? __ldg(a.w.tap_value + tap * a.g.inputs + channel) : 0.0f;
+    if (thread < kColumns) {
+      const bool has_norm = there && a.sums.work != nullptr;
+      mean[column] = has_norm ? a.sums.norm.mean[channel] : 0.0f;
+      factor[column] = has_norm ? a.sums.norm.factor[channel] : 0.0f;
+      bias[column] = has_norm ? a.sums.norm.bias[channel] : 0.0f;
+    }
+    __syncthreads();
+    const int col_kinds = kinds.cols.count();
+    for (int kind = thread / kColumns; kind < kinds.count(); kind += kTogether) {
+      const unsigned rows = kinds.rows.taps[kind / col_kinds], cols = kinds.cols.taps[kind % col_kinds];
+      float sum = 0;
+      for (int row = 0; row < a.g.kernel_rows; ++row) {
+        for (int col = 0; col < a.g.kernel_cols; ++col)
+          sum += (rows >> row & cols >> col & 1) != 0
+                     ? tap_values[(row * a.g.kernel_cols + col) * kColumns + column]
+                     : 0.0f;
+      }
+      values[kind * kColumns + column] = sum;
+    }
+  }
 };
 
-__device__ ColumnConstants constants_of(const InputGradientArguments& a, int channel) {
-  ColumnConstants result{};
-  if (channel >= a.g.inputs) return result;
-  if (a.sums.work != nullptr) {
-    result.mean = a.sums.norm.mean[channel];
-    result.factor = a.sums.norm.factor[channel];
-    result.bias = a.sums.norm.bias[channel];
+// Which of four neighbours ReLU let pass, a bit each, where it kept them.
+__device__ unsigned kept_signs(const std::uint8_t* positive, long long at, int left, bool aligned) {
+  if (aligned) return left > 0 ? positive[at / 8] >> (at % 8) & 0xfu : 0u;
+  unsigned signs = 0;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    if (j < left) signs |= (positive[(at + j) / 8] >> ((at + j) % 8) & 1u) << j;
   }
-  return result;
+  return signs;
 }
 
-// Two neighbouring channels, of which the second may be none.
-__device__ float2 load_pair(const float* from, int channel, int channels) {
-  if (channels % 2 == 0) return *reinterpret_cast<const float2*>(from + channel);
-  return make_float2(from[channel], channel + 1 < channels ? from[channel + 1] : 0.0f);
-}
+// Another reader's gradient, added at every pixel or at those a stride apart.
+struct Other {
+  const float* value;
+  int rows, cols;
+  bool strided;
+  PixelDivisor pixels;
+  Divisor stride_rows, stride_cols;
 
-// Which of two neighbours ReLU let pass, a bit each.
-__device__ unsigned passing(const NormGradientSums& s, long long at, bool pair, const float2& y,
-                            const ColumnConstants* of) {
-  if (!s.relu) return 3;
-  if (s.positive != nullptr) {
-    const unsigned first = s.positive[at / 8] >> (at % 8) & 1u;
-    const long long next = at + 1;
-    return first | (pair ? s.positive[next / 8] >> (next % 8) & 1u : 0u) << 1;
-  }
-  return (mapped(y.x, of[0].mean, of[0].factor, of[0].bias) > 0 ? 1u : 0u) |
-         (mapped(y.y, of[1].mean, of[1].factor, of[1].bias) > 0 ? 2u : 0u);
-}
-
-template <int kMTiles, int kNTiles, int kUnit>
-__global__ void __launch_bounds__(kGatherThreads, 2)
-    input_gradient_kernel(InputGradientArguments a, Source source, HaloShape halo_shape) {
-  constexpr int kRows = 4 * 16 * kMTiles, kColumns = 8 * kNTiles, kWarps = kGatherThreads / kWarp;
-  __shared__ __align__(16) std::uint8_t stages[kStages * kRows * kRowBytes];
-  __shared__ ColumnConstants constants[kColumns + 1];  // pairs are read
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp, lane = thread % kWarp;
-  const int first_pixel = static_cast<int>(blockIdx.x) * kRows,
-            first_channel = static_cast<int>(blockIdx.y) * kColumns;
-  if (thread < kColumns) constants[thread] = constants_of(a, first_channel + thread);
-  const bool by_kind = has_kinds(a.g);
-  __shared__ float of_kind[kKinds][kColumns];
-  if (by_kind) {
-    for (int i = thread; i < kKinds * kColumns; i += kGatherThreads)
-      of_kind[i / kColumns][i % kColumns] = kind_values(a, i / kColumns, first_channel + i % kColumns);
-  }
-
-  float product[kMTiles][kNTiles][4]{};
-  // Codes are centred, so that sums are about as large as the result and not small differences of large numbers.
-  const unsigned bias = (static_cast<unsigned>(a.dy.bits.top()) + 1) / 2, minus = minus_bias(bias);
-  const auto* weights = reinterpret_cast<const uint4*>(a.w.backward) + (blockIdx.y * kNTiles) * kWarp + lane;
-  // 32 columns of the left matrix: row_at(m) is this lane's row of tile m.
-  const auto multiply = [&](int step, const auto& row_at) {
-    unsigned rows[kMTiles][4];
-#pragma unroll
-    for (int m = 0; m < kMTiles; ++m) load_matrices(row_at(m), rows[m]);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      unsigned e[kMTiles][4];
-#pragma unroll
-      for (int m = 0; m < kMTiles; ++m) {
-        e[m][0] = halves_of_low_bytes(rows[m][half * 2], minus);
-        e[m][1] = halves_of_low_bytes(rows[m][half * 2 + 1], minus);
-        e[m][2] = halves_of_high_bytes(rows[m][half * 2], minus);
-        e[m][3] = halves_of_high_bytes(rows[m][half * 2 + 1], minus);
-      }
-      const uint4* at = weights + static_cast<long long>((step * 2 + half) * source.packed_tiles) * kWarp;
-#pragma unroll
-      for (int n = 0; n < kNTiles; ++n) {
-        const uint4 b = __ldg(at + n * kWarp);
-#pragma unroll
-        for (int m = 0; m < kMTiles; ++m) {
-          multiply_halves(product[m][n], e[m][0], e[m][1], e[m][2], e[m][3], b.x, b.y);
-          multiply_halves(product[m][n], e[m][0], e[m][1], e[m][2], e[m][3], b.z, b.w);
-        }
-      }
-    }
-  };
-  if constexpr (kUnit == kHaloUnit) {
-    __shared__ int offsets[kMostHaloColumns];
-    const Halo<true> halo(source, halo_shape, first_pixel, bias, stages, offsets);
-    int pixel[kMTiles];
-#pragma unroll
-    for (int m = 0; m < kMTiles; ++m) pixel[m] = halo.pixel((warp * kMTiles + m) * 16 + lane % 16, source);
-    for (int step = 0; step < halo.steps(); ++step)
-      multiply(step, [&](int m) { return halo.columns(pixel[m], step, lane / 16); });
-    __syncthreads();
-  } else {
-    Gather<kRows, kUnit, true> gather(source, first_pixel, bias);
-    for_each_chunk<kRows>(gather, stages, divide_up(a.g.taps() * a.g.outputs, kChunk),
-                          [&](const std::uint8_t* stage, int chunk) {
-#pragma unroll
-                            for (int k = 0; k < kChunk / 32; ++k)
-                              multiply(chunk * (kChunk / 32) + k, [&](int m) {
-                                return stage + ((warp * kMTiles + m) * 16 + lane % 16) * kRowBytes + k * 32 +
-                                       lane / 16 * 16;
-                              });
-                          });
-  }
-
-  // dy = scale (code - bias) + centre
-  const float scale = *a.dy.scale, centre = *a.dy.offset + static_cast<float>(bias) * scale;
-  const float plane_scale = scale * *a.w.plane_scale;
-  float sum[kNTiles][2]{}, with_input[kNTiles][2]{};
-#pragma unroll
-  for (int i = 0; i < 2 * kMTiles; ++i) {
-    const int number = first_pixel + (warp * kMTiles + i / 2) * 16 + i % 2 * 8 + lane / 4;
+  // The number of its pixel; below 0 where it has none.
+  __device__ int pixel(int number) const {
+    if (value == nullptr || number < 0) return -1;
+    if (!strided) return number;
     int image, row, col;
-    source.results.split(number, image, row, col);
-    const Pixel pixel(a, number, image, row, col);
-    if (!pixel.there) continue;
-    const int kind = by_kind ? pixel.rows.kind(a.g.kernel_rows) * 3 + pixel.cols.kind(a.g.kernel_cols) : 0;
-#pragma unroll
-    for (int n = 0; n < kNTiles; ++n) {
-      const int first = n * 8 + lane % 4 * 2, channel = first_channel + first;
-      if (channel >= a.g.inputs) continue;
-      const ColumnConstants* of = &constants[first];
-      const bool pair = channel + 1 < a.g.inputs;
-      float gradient[2];
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const float values = by_kind          ? of_kind[kind][first + j]
-                             : j == 0 || pair ? tap_values(a, pixel, channel + j)
-                                              : 0.0f;
-        gradient[j] = product[i / 2][n][i % 2 * 2 + j] * plane_scale + centre * values;
-      }
-      if (pixel.other != nullptr) {
-        const float2 other = load_pair(pixel.other, channel, a.g.inputs);
-        gradient[0] += other.x;
-        gradient[1] += other.y;
-      }
-      if (a.sums.work != nullptr) {
-        const float2 y = load_pair(a.sums.y + pixel.at, channel, a.g.inputs);
-        const unsigned passes = passing(a.sums, pixel.at + channel, pair, y, of);
-        if ((passes & 1) == 0) gradient[0] = 0;
-        if ((passes & 2) == 0 || !pair) gradient[1] = 0;
-        sum[n][0] += gradient[0];
-        sum[n][1] += gradient[1];
-        with_input[n][0] += gradient[0] * (y.x - of[0].mean);
-        with_input[n][1] += gradient[1] * (y.y - of[1].mean);
-      }
-      float* to = a.dx + pixel.at + channel;
-      if (a.g.inputs % 2 == 0) {
-        *reinterpret_cast<float2*>(to) = make_float2(gradient[0], gradient[1]);
-      } else {
-        to[0] = gradient[0];
-        if (pair) to[1] = gradient[1];
-      }
-    }
+    pixels.split(number, image, row, col);
+    const int other_row = stride_rows.of(row), other_col = stride_cols.of(col);
+    const bool there = other_row * static_cast<int>(stride_rows.divisor) == row &&
+                       other_col * static_cast<int>(stride_cols.divisor) == col;
+    return there ? (image * rows + other_row) * cols + other_col : -1;
   }
+};
 
-  if (a.sums.work == nullptr) return;
-  auto(*shared_sums)[kColumns] = reinterpret_cast<double2(*)[kColumns]>(stages);
-  static_assert(sizeof(double2) * kWarps * kColumns <= sizeof(stages));
+// Chunks in shared memory: weights take four bytes a value, and more blocks on a multiprocessor are worth more than a deeper queue.
+constexpr int kStages = 2;
+
+template <typename Rows, int kNTiles, int kColWarps>
+struct Block {
+  static constexpr int kThreads = kWarp * kRowWarps * kColWarps, kColumns = 8 * kNTiles * kColWarps;
+  using Constants = ColumnConstants<kColumns, kThreads>;
+  // A unit of 16 along the sum is a step, of 64 bytes a column: two halves a value.
+  using Stages = ProductStages<Rows, kThreads, kStages, 1, kColumns * 64>;
+};
+
+// Adds a block's sums for the normalisation before; the last one of all makes of them what its gradient needs.
+template <int kColumns, int kChannels>
+__device__ void add_sums(const InputGradientArguments& a, const float (&sum)[kChannels],
+                         const float (&with_input)[kChannels], int first_channel, int first_column,
+                         void* memory) {
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp,
+            row_warp = thread / kWarp % kRowWarps;
+  auto(*shared_sums)[kColumns] = static_cast<double2(*)[kColumns]>(memory);
 #pragma unroll
-  for (int n = 0; n < kNTiles; ++n) {
+  for (int i = 0; i < kChannels; ++i) {
+    float all = sum[i], products = with_input[i];
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
-#pragma unroll
-      for (int step = 4; step < kWarp; step *= 2) {
-        sum[n][j] += __shfl_xor_sync(0xffffffffu, sum[n][j], step);
-        with_input[n][j] += __shfl_xor_sync(0xffffffffu, with_input[n][j], step);
-      }
-      if (lane < 4)
-        shared_sums[warp][n * 8 + lane * 2 + j] =
-            make_double2(static_cast<double>(sum[n][j]), static_cast<double>(with_input[n][j]));
+    for (int step = 4; step < kWarp; step *= 2) {
+      all += __shfl_xor_sync(0xffffffffu, all, step);
+      products += __shfl_xor_sync(0xffffffffu, products, step);
     }
+    if (lane < 4)
+      shared_sums[row_warp][first_column + i / 4 * 16 + i % 4] =
+          make_double2(static_cast<double>(all), static_cast<double>(products));
   }
   __syncthreads();
   const ChannelWork work(a.sums.work, a.g.inputs);
   if (thread < kColumns && first_channel + thread < a.g.inputs) {
     double2 all = shared_sums[0][thread];
-    for (int i = 1; i < kWarps; ++i) {
+    for (int i = 1; i < kRowWarps; ++i) {
       all.x += shared_sums[i][thread].x;
       all.y += shared_sums[i][thread].y;
     }
@@ -268,47 +208,212 @@ __global__ void __launch_bounds__(kGatherThreads, 2)
     finish_gradient_sums(a.sums, a.g.inputs, a.g.input_pixels());
 }
 
-template <int kMTiles, int kNTiles>
-void launch(const InputGradientArguments& a, const Source& source, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(divide_up(a.g.input_pixels(), 64 * kMTiles)),
-                  static_cast<unsigned>(divide_up(a.g.inputs, 8 * kNTiles)));
-  HaloShape halo;
-  auto kernel = unit_for(a.g.outputs) == 16  ? input_gradient_kernel<kMTiles, kNTiles, 16>
-                : unit_for(a.g.outputs) == 8 ? input_gradient_kernel<kMTiles, kNTiles, 8>
-                : unit_for(a.g.outputs) == 4 ? input_gradient_kernel<kMTiles, kNTiles, 4>
-                                             : input_gradient_kernel<kMTiles, kNTiles, 1>;
-  if (has_halo(source, 64 * kMTiles, a.g.height, a.g.width)) {
-    halo = HaloShape(source, 64 * kMTiles, a.g.width);
-    kernel = input_gradient_kernel<kMTiles, kNTiles, kHaloUnit>;
-  }
-  kernel<<<grid, kGatherThreads, 0, stream>>>(a, source, halo);
-  check_launch("conv_input_gradient");
+template <typename Rows, int kMTiles, int kNTiles, int kColWarps>
+__global__ void __launch_bounds__(kWarp* kRowWarps* kColWarps, (kResidentBlocks<kNTiles, kColWarps>))
+    input_gradient_kernel(const __grid_constant__ InputGradientArguments a,
+                          const __grid_constant__ typename Rows::Shape shape,
+                          const __grid_constant__ GradientKinds kinds, const __grid_constant__ Other other,
+                          int weight_bytes) {
+  using Of = Block<Rows, kNTiles, kColWarps>;
+  extern __shared__ __align__(16) std::uint8_t memory[];
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp, lane = thread % kWarp;
+  const int col_warp = warp / kRowWarps, first_channel = static_cast<int>(blockIdx.y) * Of::kColumns;
+  const typename Of::Constants constants(memory, kinds.count());
+  const typename Of::Stages stages(shape, memory + Of::Constants::bytes(a.g.taps(), kinds.count()),
+                                   weight_bytes, a.w.backward,
+                                   round_up(a.g.inputs, forward_columns(a.g.inputs)) * 64);
+  Rows rows(shape);
+  // Codes are centred, so that sums are about as large as the result and not small differences of large numbers.
+  const unsigned bias = (static_cast<unsigned>(a.dy.bits.top()) + 1) / 2, minus = minus_bias(bias);
+
+  float product[kMTiles][kNTiles][4]{};
+  float sum[2 * kNTiles]{}, with_input[2 * kNTiles]{};
+  // dy = scale (code - bias) + centre
+  const float scale = *a.dy.scale, centre = *a.dy.offset + static_cast<float>(bias) * scale;
+  const float plane_scale = scale * *a.w.plane_scale;
+  const bool takes_sums = a.sums.work != nullptr, has_kinds = kinds.count() > 1;
+  const int first_column = col_warp * 8 * kNTiles + lane % 4 * 4;
+
+  // Which of four neighbours ReLU lets pass, a bit each.
+  const auto passing = [&](long long at, int left, const Four& y, int column) -> unsigned {
+    if (!a.sums.relu) return 0xfu;
+    if (a.sums.positive != nullptr) return kept_signs(a.sums.positive, at, left, Rows::kAligned);
+    const Four mean = constants.four(constants.mean, column),
+               factor = constants.four(constants.factor, column),
+               bias_of = constants.four(constants.bias, column);
+    unsigned result = 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      result |= mapped(y.value[j], mean.value[j], factor.value[j], bias_of.value[j]) > 0 ? 1u << j : 0u;
+    return result;
+  };
+  const auto finish_tile = [&](int tile) {
+    const typename Rows::Results results(rows, tile);
+#pragma unroll
+    for (int i = 0; i < 2 * kMTiles; ++i) {
+      const int number = results.number(i), other_number = other.pixel(number);
+      const int kind =
+          has_kinds ? kinds.rows.kind(results.row(i)) * kinds.cols.count() + kinds.cols.kind(results.col(i))
+                    : 0;
+      if (number < 0) continue;
+      const long long row_at = static_cast<long long>(number) * a.g.inputs + first_channel + first_column;
+      const float* other_at =
+          other.value + static_cast<long long>(other_number) * a.g.inputs + first_channel + first_column;
+#pragma unroll
+      for (int p = 0; p < kNTiles / 2; ++p) {
+        const int column = first_column + p * 16, left = a.g.inputs - first_channel - column;
+        Four added{}, y{};
+        if (other_number >= 0) added = Four::load(other_at + p * 16, left, Rows::kAligned);
+        if (takes_sums) y = Four::load(a.sums.y + row_at + p * 16, left, Rows::kAligned);
+        const Four values = constants.four(constants.values + kind * Of::kColumns, column);
+        Four gradient;
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+          gradient.value[j] = product[i / 2][2 * p + j / 2][i % 2 * 2 + j % 2] * plane_scale +
+                              (centre * values.value[j] + added.value[j]);
+        if (takes_sums) {
+          const unsigned passes = passing(row_at + p * 16, left, y, column);
+          const Four mean = constants.four(constants.mean, column);
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            gradient.value[j] = (passes >> j & 1) != 0 ? gradient.value[j] : 0.0f;
+            sum[4 * p + j] += gradient.value[j];
+            with_input[4 * p + j] += gradient.value[j] * (y.value[j] - mean.value[j]);
+          }
+        }
+        gradient.store(a.dx + row_at + p * 16, left, Rows::kAligned);
+      }
+    }
+  };
+
+  const auto load = [&](int item, int stage) { stages.load(rows, item, stage, bias); };
+  const auto prepare = [&] { constants.fill(a, kinds, first_channel); };
+  for_each_item<kStages>(stages.items(), load, prepare, [&](int item, int stage) {
+    const typename Rows::Chunk of(rows, stages.tile(item), stages.chunk(item));
+    const std::uint8_t* from = stages.pixels(stage);
+    const auto* b = reinterpret_cast<const uint4*>(stages.weights(stage)) + col_warp * kNTiles * kWarp + lane;
+    const int units = of.units();
+    for (int pair = 0; 2 * pair < units; ++pair) {
+      const int offset = of.offset(pair);
+      unsigned pixels[kMTiles][4];
+#pragma unroll
+      for (int m = 0; m < kMTiles; ++m) load_matrices(from + rows.place(m) + offset, pixels[m]);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int unit = 2 * pair + half;
+        if (unit == units) break;
+        unsigned e[kMTiles][4];
+#pragma unroll
+        for (int m = 0; m < kMTiles; ++m) {
+          e[m][0] = halves_of_low_bytes(pixels[m][half * 2], minus);
+          e[m][1] = halves_of_low_bytes(pixels[m][half * 2 + 1], minus);
+          e[m][2] = halves_of_high_bytes(pixels[m][half * 2], minus);
+          e[m][3] = halves_of_high_bytes(pixels[m][half * 2 + 1], minus);
+        }
+        uint4 w[kNTiles];
+#pragma unroll
+        for (int n = 0; n < kNTiles; ++n) w[n] = b[(unit * kNTiles * kColWarps + n) * kWarp];
+          // What is added to the same sums comes as late as it can: it waits for the product before it.
+#pragma unroll
+        for (int n = 0; n < kNTiles; ++n) {
+#pragma unroll
+          for (int m = 0; m < kMTiles; ++m)
+            multiply_halves(product[m][n], e[m][0], e[m][1], e[m][2], e[m][3], w[n].x, w[n].y);
+        }
+#pragma unroll
+        for (int n = 0; n < kNTiles; ++n) {
+#pragma unroll
+          for (int m = 0; m < kMTiles; ++m)
+            multiply_halves(product[m][n], e[m][0], e[m][1], e[m][2], e[m][3], w[n].z, w[n].w);
+        }
+      }
+    }
+    if (!stages.ends_tile(item)) return;
+    finish_tile(stages.tile(item));
+#pragma unroll
+    for (int m = 0; m < kMTiles; ++m) {
+#pragma unroll
+      for (int n = 0; n < kNTiles; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) product[m][n][i] = 0;
+      }
+    }
+  });
+
+  if (takes_sums) add_sums<Of::kColumns>(a, sum, with_input, first_channel, first_column, memory);
+}
+
+template <typename Rows, int kMTiles, int kNTiles, int kColWarps>
+void launch(const InputGradientArguments& a, const typename Rows::Shape& shape, int units,
+            cudaStream_t stream) {
+  using Of = Block<Rows, kNTiles, kColWarps>;
+  const ConvGeometry& g = a.g;
+  const GradientKinds kinds{{g.height, g.kernel_rows, g.stride_rows, g.pad_rows, g.rows},
+                            {g.width, g.kernel_cols, g.stride_cols, g.pad_cols, g.cols}};
+  const Other other{a.other,
+                    a.other_rows,
+                    a.other_cols,
+                    a.other_stride_rows != 1 || a.other_stride_cols != 1,
+                    PixelDivisor(g.height, g.width),
+                    Divisor(a.other_stride_rows),
+                    Divisor(a.other_stride_cols)};
+  const int column_blocks = divide_up(g.inputs, Of::kColumns);
+  const dim3 grid(static_cast<unsigned>(row_blocks(shape.tiles, column_blocks)),
+                  static_cast<unsigned>(column_blocks));
+  const std::size_t bytes = Of::Constants::bytes(g.taps(), kinds.count()) + Of::Stages::bytes(shape, units);
+  launch_product<input_gradient_kernel<Rows, kMTiles, kNTiles, kColWarps>>(
+      "conv_input_gradient", grid, Of::kThreads, std::max(bytes, sizeof(double2) * kRowWarps * Of::kColumns),
+      stream, a, shape, kinds, other, Of::Stages::weight_bytes(units));
+}
+
+template <int kUnit, bool kStrided>
+void launch_tiles(const InputGradientArguments& a, const ProductCut& cut, cudaStream_t stream) {
+  PixelTiles tiles = input_gradient_tiles(a.g, a.dy.code, cut.m_tiles);
+  int units = 0;
+  for (int i = 0; i < tiles.phases; ++i) units = std::max(units, tiles.phase[i].units);
+  with_cut(cut, [&](auto m_tiles, auto n_tiles, auto col_warps) {
+    constexpr int kMTiles = m_tiles, kNTiles = n_tiles, kColWarps = col_warps,
+                  kThreads = kWarp * kRowWarps * kColWarps;
+    tiles.set_threads(kThreads);
+    launch<TileRows<kThreads, kMTiles, kUnit, kStrided>, kMTiles, kNTiles, kColWarps>(a, tiles, units,
+                                                                                      stream);
+  });
+}
+
+template <int kUnit>
+void launch_gather(const InputGradientArguments& a, cudaStream_t stream) {
+  const ConvGeometry& g = a.g;
+  GatherShape shape = gather_shape(g);
+  shape.code = a.dy.code;
+  shape.height = g.rows;
+  shape.width = g.cols;
+  shape.channels = g.outputs;
+  shape.pixels = g.input_pixels();
+  shape.results = PixelDivisor(g.height, g.width);
+  shape.tiles = divide_up(shape.pixels, 64);
+  shape.chunks = divide_up(g.taps() * g.outputs, kChunk);
+  const ProductCut cut(g.inputs, [&](int m_tiles) { return m_tiles == 1 ? shape.tiles : 0; });
+  with_columns(cut, [&](auto n_tiles, auto col_warps) {
+    constexpr int kNTiles = n_tiles, kColWarps = col_warps;
+    launch<GatherRows<kWarp * kRowWarps * kColWarps, 1, kUnit, true>, 1, kNTiles, kColWarps>(
+        a, shape, kChunk / kUnitBytes, stream);
+  });
 }
 
 }  // namespace
 
 void conv_input_gradient(const InputGradientArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
-  const ConvGeometry& g = a.g;
-  const Source source{a.dy.code,
-                      g.images,
-                      g.rows,
-                      g.cols,
-                      g.outputs,
-                      PixelDivisor(g.height, g.width),
-                      g.kernel_rows,
-                      g.kernel_cols,
-                      g.stride_rows,
-                      g.stride_cols,
-                      g.pad_rows,
-                      g.pad_cols,
-                      round_up(g.inputs, forward_columns(g.inputs)) / 8};
-  const ProductCut cut(g.input_pixels(), g.inputs);
-  if (cut.col_tiles == 2)
-    return cut.row_tiles == 2 ? launch<2, 2>(a, source, stream) : launch<1, 2>(a, source, stream);
-  if (cut.col_tiles == 4)
-    return cut.row_tiles == 2 ? launch<2, 4>(a, source, stream) : launch<1, 4>(a, source, stream);
-  return cut.row_tiles == 2 ? launch<2, 8>(a, source, stream) : launch<1, 8>(a, source, stream);
+  const ProductCut cut(a.g.inputs, [&](int m_tiles) {
+    return a.g.inputs % 4 == 0 ? input_gradient_tiles(a.g, a.dy.code, m_tiles).tiles : 0;
+  });
+  const int unit = unit_for(a.g.outputs);
+  if (cut.exists() && a.g.stride_rows > 1)
+    return unit == 16 ? launch_tiles<16, true>(a, cut, stream) : launch_tiles<8, true>(a, cut, stream);
+  if (cut.exists())
+    return unit == 16 ? launch_tiles<16, false>(a, cut, stream) : launch_tiles<8, false>(a, cut, stream);
+  if (unit == 16) return launch_gather<16>(a, stream);
+  return unit >= 4 ? launch_gather<4>(a, stream) : launch_gather<1>(a, stream);
 }
 
 }  // namespace lowtide::cuda

@@ -1,50 +1,23 @@
 // A convolution of codes: bytes on tensor cores, sums of 32-bit integers, and in the same pass the statistics of channels
 // that the normalisation after it needs.
+#include <algorithm>
+
 #include "lowtide/engine/cuda/gather.cuh"
-#include "lowtide/engine/cuda/launch.h"
 #include "lowtide/engine/cuda/statistics.cuh"
+#include "lowtide/engine/cuda/tiles.cuh"
 
 namespace lowtide::cuda {
 namespace {
 
-// What turns the sums of one output channel into values, where all taps lie inside the image. With x = sx (qx - zx) + ex and
-// w = sw (qw - zw) + ew, over the valid taps:
-//   Σ x·w = sx sw Σ (qx - zx)(qw - zw) + sx ew Σ (qx - zx) + ex (sw Σ (qw - zw) + N ew).
-// The roundings are those of the CPU's integer engine (engine/integer/output_epilogue.cpp).
-struct ChannelConstants {
-  int zero;         // zw
-  int offset;       // - zx Σ (qw - zw)
-  float factor;     // sx sw
-  float window;     // sx ew
-  float value;      // the last term
-  float scale;      // sw
-  double residual;  // ew
-};
-
-struct ClassConstants {
-  int offset;
-  float value;
-};
-
-__device__ ClassConstants of_class(const Affine& x, int zero, float scale, double residual, int codes,
-                                   int terms) {
-  const int sum = codes - terms * zero;
-  return {-x.zero * sum,
-          static_cast<float>(x.residual * (static_cast<double>(scale) * static_cast<double>(sum) +
-                                           static_cast<double>(terms) * residual))};
-}
-
 // The taps of a window that lie inside the image: rows [row, row_end), columns [col, col_end).
 struct Window {
   int row, row_end, col, col_end;
-  bool whole;
 
   __device__ Window(const ConvGeometry& g, int first_row, int first_col)
       : row(max(0, -first_row)),
         row_end(min(g.kernel_rows, g.height - first_row)),
         col(max(0, -first_col)),
-        col_end(min(g.kernel_cols, g.width - first_col)),
-        whole(row == 0 && col == 0 && row_end == g.kernel_rows && col_end == g.kernel_cols) {}
+        col_end(min(g.kernel_cols, g.width - first_col)) {}
 
   __device__ int taps() const { return max(0, row_end - row) * max(0, col_end - col); }
   // Σ of the codes of these taps.
@@ -56,36 +29,92 @@ struct Window {
   }
 };
 
-__device__ ChannelConstants constants_of(const OutputArguments& a, const Affine& x, int channel) {
-  if (channel >= a.g.outputs) return {};
-  const Affine w = Affine::of(a.w.scale[channel], a.w.offset[channel], static_cast<int>(a.w.bits.top()));
-  const int terms = a.g.taps() * a.g.inputs;
-  const int codes =
-      a.w.tap_prefix[((a.g.kernel_rows + 1) * (a.g.kernel_cols + 1) - 1) * a.g.outputs + channel];
-  const ClassConstants whole = of_class(x, w.zero, w.scale, w.residual, codes, terms);
-  return {w.zero,
-          whole.offset,
-          __fmul_rn(x.scale, w.scale),
-          static_cast<float>(static_cast<double>(x.scale) * w.residual),
-          whole.value,
-          w.scale,
-          w.residual};
-}
+struct OutputKinds {
+  EdgeKinds rows, cols;
+  __host__ __device__ int count() const { return rows.count() * cols.count(); }
+};
 
-// From Σ qx qw and Σ qx to the value.
-__device__ float output_value(const OutputArguments& a, const Affine& x, const ChannelConstants& of,
-                              const Window& window, int channel, int product, int window_sum) {
-  const int terms = window.taps() * a.g.inputs;
-  ClassConstants edge{of.offset, of.value};
-  // After a ReLU 0 is code 0, and where a window ends does not matter.
-  if (!window.whole && (x.zero != 0 || x.residual != 0))
-    edge = of_class(x, of.zero, of.scale, of.residual, window.codes(a.w, channel), terms);
-  // Σ (qx - zx)(qw - zw) = Σ qx qw - zw Σ qx - zx Σ (qw - zw)
-  const int centred = product - of.zero * window_sum + edge.offset;
-  const int input = window_sum - terms * x.zero;
-  return __fadd_rn(__fmul_rn(static_cast<float>(centred), of.factor),
-                   __fadd_rn(__fmul_rn(static_cast<float>(input), of.window), edge.value));
-}
+// What turns sums into values, for a block's columns, in shared memory. With x = sx (qx - zx) + ex and w = sw (qw - zw) + ew, over
+// the N taps and channels inside the image:
+//   Σ x·w = sx sw Σ (qx - zx)(qw - zw) + sx ew Σ (qx - zx) + ex (sw Σ (qw - zw) + N ew).
+// The roundings are those of the CPU's integer engine (engine/integer/output_epilogue.cpp).
+template <int kColumns>
+struct ColumnConstants {
+  float* factor;   // sx sw
+  float* window;   // sx ew
+  float* pivot;    // a value of the first tile
+  int* zero;       // zw
+  int* offset;     // - zx Σ (qw - zw), by kind of pixel
+  float* value;    // the last term, by kind of pixel
+  int* input;      // N zx, by kind of pixel
+  int* has_edges;  // whether there is more than one kind
+
+  __host__ __device__ static std::size_t bytes(int kinds) {
+    return sizeof(int) * static_cast<std::size_t>(round_up((4 + 2 * kinds) * kColumns + kinds + 1, 4));
+  }
+  __device__ ColumnConstants(void* memory, int kinds)
+      : factor(static_cast<float*>(memory)),
+        window(factor + kColumns),
+        pivot(window + kColumns),
+        zero(reinterpret_cast<int*>(pivot + kColumns)),
+        offset(zero + kColumns),
+        value(reinterpret_cast<float*>(offset + kinds * kColumns)),
+        input(reinterpret_cast<int*>(value + kinds * kColumns)),
+        has_edges(input + kinds) {}
+
+  // By all threads. Where 0 is code 0, as after a ReLU, it does not matter where a window ends: one kind is enough.
+  __device__ void fill(const OutputArguments& a, const OutputKinds& kinds, int first_channel) const {
+    const bool code_0_is_0 = *a.x.offset == 0.0f;
+    const int count = code_0_is_0 ? 1 : kinds.count();
+    if (static_cast<int>(threadIdx.x) >= count * kColumns) return;
+    if (threadIdx.x == 0) *has_edges = count > 1;
+    const Affine x = Affine::of(a.x);
+    for (int i = static_cast<int>(threadIdx.x); i < count * kColumns; i += static_cast<int>(blockDim.x)) {
+      const int kind = i / kColumns, column = i % kColumns, channel = first_channel + column;
+      const int row = kinds.rows.example(kind / kinds.cols.count()),
+                col = kinds.cols.example(kind % kinds.cols.count());
+      const Window inside(a.g, row * a.g.stride_rows - a.g.pad_rows, col * a.g.stride_cols - a.g.pad_cols);
+      const int n = inside.taps() * a.g.inputs;
+      if (column == 0) input[kind] = n * x.zero;
+      const bool there = channel < a.g.outputs;
+      const Affine w =
+          there ? Affine::of(a.w.scale[channel], a.w.offset[channel], static_cast<int>(a.w.bits.top()))
+                : Affine{0, 0, 0};
+      const int sum = there ? inside.codes(a.w, channel) - n * w.zero : 0;
+      offset[i] = -x.zero * sum;
+      value[i] = static_cast<float>(x.residual * (static_cast<double>(w.scale) * static_cast<double>(sum) +
+                                                  static_cast<double>(n) * w.residual));
+      if (kind != 0) continue;
+      factor[column] = __fmul_rn(x.scale, w.scale);
+      window[column] = static_cast<float>(static_cast<double>(x.scale) * w.residual);
+      zero[column] = w.zero;
+    }
+  }
+};
+
+// Statistics of some columns over the rows that a lane holds, about a pivot, which keeps digits where values lie close together far
+// from 0.
+template <int kChannels>
+struct LaneStatistics {
+  float sum[kChannels], squares[kChannels], low[kChannels], high[kChannels];
+  int rows = 0;
+
+  __device__ LaneStatistics() {
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) {
+      sum[i] = squares[i] = 0;
+      low[i] = INFINITY;
+      high[i] = -INFINITY;
+    }
+  }
+  __device__ void add(int i, float value, float pivot) {
+    const float distance = value - pivot;
+    sum[i] += distance;
+    squares[i] += distance * distance;
+    low[i] = fminf(low[i], value);
+    high[i] = fmaxf(high[i], value);
+  }
+};
 
 // Of one channel in one warp.
 struct WarpMoments {
@@ -93,21 +122,10 @@ struct WarpMoments {
   float low, high;
 };
 
-// Sums over the eight lanes that hold rows of a column, of values about a pivot, which keeps digits where they lie close
-// together far from 0. Valid in the first four lanes; `count` values of the warp are there.
-template <int kValues>
-__device__ WarpMoments warp_moments(const float (&value)[kValues], const bool (&there)[kValues], int count) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const float pivot = __shfl_sync(0xffffffffu, value[0], lane % 4);  // 0 where no value is there
-  float sum = 0, squares = 0, low = INFINITY, high = -INFINITY;
-#pragma unroll
-  for (int i = 0; i < kValues; ++i) {
-    const float distance = there[i] ? value[i] - pivot : 0.0f;
-    sum += distance;
-    squares += distance * distance;
-    low = fminf(low, there[i] ? value[i] : INFINITY);
-    high = fmaxf(high, there[i] ? value[i] : -INFINITY);
-  }
+// Joins the eight lanes that hold rows of the same columns; `rows` of all of them.
+template <int kChannels>
+__device__ WarpMoments join_lanes(const LaneStatistics<kChannels>& of, int i, int rows, double p) {
+  float sum = of.sum[i], squares = of.squares[i], low = of.low[i], high = of.high[i];
 #pragma unroll
   for (int step = 4; step < kWarp; step *= 2) {
     sum += __shfl_xor_sync(0xffffffffu, sum, step);
@@ -115,118 +133,46 @@ __device__ WarpMoments warp_moments(const float (&value)[kValues], const bool (&
     low = fminf(low, __shfl_xor_sync(0xffffffffu, low, step));
     high = fmaxf(high, __shfl_xor_sync(0xffffffffu, high, step));
   }
-  const double p = pivot, s = sum, n = count;
+  const double s = sum, n = rows;
   return {n * p + s, squares + 2 * p * s + n * p * p, low, high};
 }
 
-template <int kMTiles, int kNTiles, int kUnit>
-__global__ void __launch_bounds__(kGatherThreads, 3)
-    output_kernel(OutputArguments a, Source source, HaloShape halo_shape) {
-  constexpr int kRows = 4 * 16 * kMTiles, kColumns = 8 * kNTiles, kWarps = kGatherThreads / kWarp;
-  __shared__ __align__(16) std::uint8_t stages[kStages * kRows * kRowBytes];
-  __shared__ ChannelConstants constants[kColumns];
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp, lane = thread % kWarp;
-  const int first_pixel = static_cast<int>(blockIdx.x) * kRows,
-            first_channel = static_cast<int>(blockIdx.y) * kColumns;
-  const Affine x = Affine::of(a.x);
-  if (thread < kColumns) constants[thread] = constants_of(a, x, first_channel + thread);
-
-  int product[kMTiles][kNTiles][4]{};
-  unsigned window_sum[kMTiles][2]{};
-  const auto* weights = reinterpret_cast<const uint2*>(a.w.forward) + (blockIdx.y * kNTiles) * kWarp + lane;
-  // 32 columns of the left matrix: row_at(m) is this lane's row of tile m.
-  const auto multiply = [&](int step, const auto& row_at) {
-    uint2 b[kNTiles];
-#pragma unroll
-    for (int n = 0; n < kNTiles; ++n) b[n] = __ldg(weights + (step * source.packed_tiles + n) * kWarp);
-#pragma unroll
-    for (int m = 0; m < kMTiles; ++m) {
-      unsigned rows[4];
-      load_matrices(row_at(m), rows);
-      window_sum[m][0] = __dp4a(rows[2], 0x01010101u, __dp4a(rows[0], 0x01010101u, window_sum[m][0]));
-      window_sum[m][1] = __dp4a(rows[3], 0x01010101u, __dp4a(rows[1], 0x01010101u, window_sum[m][1]));
-#pragma unroll
-      for (int n = 0; n < kNTiles; ++n) multiply_bytes(product[m][n], rows, b[n].x, b[n].y);
-    }
-  };
-  if constexpr (kUnit == kHaloUnit) {
-    __shared__ int offsets[kMostHaloColumns];
-    const Halo<false> halo(source, halo_shape, first_pixel, 0, stages, offsets);
-    int pixel[kMTiles];
-#pragma unroll
-    for (int m = 0; m < kMTiles; ++m) pixel[m] = halo.pixel((warp * kMTiles + m) * 16 + lane % 16, source);
-#pragma unroll 3
-    for (int step = 0; step < halo.steps(); ++step)
-      multiply(step, [&](int m) { return halo.columns(pixel[m], step, lane / 16); });
-    __syncthreads();
-  } else {
-    Gather<kRows, kUnit, false> gather(source, first_pixel);
-    for_each_chunk<kRows>(gather, stages, divide_up(a.g.taps() * a.g.inputs, kChunk),
-                          [&](const std::uint8_t* stage, int chunk) {
-#pragma unroll
-                            for (int k = 0; k < kChunk / 32; ++k)
-                              multiply(chunk * (kChunk / 32) + k, [&](int m) {
-                                return stage + ((warp * kMTiles + m) * 16 + lane % 16) * kRowBytes + k * 32 +
-                                       lane / 16 * 16;
-                              });
-                          });
-  }
-
-  float value[kNTiles][2][2 * kMTiles];
-  bool there[2 * kMTiles];
-#pragma unroll
-  for (int i = 0; i < 2 * kMTiles; ++i) {
-    unsigned sum = window_sum[i / 2][i % 2];
-    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    const int pixel = first_pixel + (warp * kMTiles + i / 2) * 16 + i % 2 * 8 + lane / 4;
-    there[i] = pixel < a.g.output_pixels();
-    int image, row, col;
-    source.results.split(pixel, image, row, col);
-    const Window window(a.g, row * a.g.stride_rows - a.g.pad_rows, col * a.g.stride_cols - a.g.pad_cols);
-#pragma unroll
-    for (int n = 0; n < kNTiles; ++n) {
-      const int column = n * 8 + lane % 4 * 2, channel = first_channel + column;
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        value[n][j][i] = 0;
-        if (!there[i] || channel + j >= a.g.outputs) continue;
-        value[n][j][i] = output_value(a, x, constants[column + j], window, channel + j,
-                                      product[i / 2][n][i % 2 * 2 + j], static_cast<int>(sum));
-      }
-      if (!there[i]) continue;
-      float* to = a.y + static_cast<long long>(pixel) * a.g.outputs + channel;
-      if (channel + 1 < a.g.outputs && a.g.outputs % 2 == 0) {
-        *reinterpret_cast<float2*>(to) = make_float2(value[n][0][i], value[n][1][i]);
-      } else {
-        if (channel < a.g.outputs) to[0] = value[n][0][i];
-        if (channel + 1 < a.g.outputs) to[1] = value[n][1][i];
-      }
-    }
-  }
-
-  if (a.statistics.out.mean == nullptr) return;
-  const unsigned blocks = gridDim.x * gridDim.y;
-  if (a.statistics.work == nullptr) {
-    if (blockIdx.x == 0 && blockIdx.y == 0) finish_statistics(a.statistics, a.g.outputs, a.g.output_pixels());
+// Four neighbouring channels, of which the last may be none.
+__device__ void store_four(float* to, const float (&value)[4], int channels_left, bool aligned) {
+  if (aligned) {
+    if (channels_left > 0)
+      *reinterpret_cast<float4*>(to) = make_float4(value[0], value[1], value[2], value[3]);
     return;
   }
-  auto(*moments)[kColumns] = reinterpret_cast<WarpMoments(*)[kColumns]>(stages);
-  static_assert(sizeof(WarpMoments) * kWarps * kColumns <= sizeof(stages));
-  const int count = min(max(a.g.output_pixels() - first_pixel - warp * 16 * kMTiles, 0), 16 * kMTiles);
 #pragma unroll
-  for (int n = 0; n < kNTiles; ++n) {
+  for (int j = 0; j < 4; ++j) {
+    if (j < channels_left) to[j] = value[j];
+  }
+}
+
+constexpr int kStages = 3;  // chunks in shared memory: two are on their way
+
+// Adds what a block found out about its columns; the last one of all makes the normalisation's constants of it.
+template <int kColumns, int kChannels>
+__device__ void add_statistics(const OutputArguments& a, const LaneStatistics<kChannels>& statistics,
+                               const float* pivot, int first_channel, int first_column, void* memory) {
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp,
+            row_warp = thread / kWarp % kRowWarps;
+  auto(*moments)[kColumns] = static_cast<WarpMoments(*)[kColumns]>(memory);
+  int rows = statistics.rows;
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const WarpMoments of = warp_moments(value[n][j], there, count);
-      if (lane < 4) moments[warp][n * 8 + lane * 2 + j] = of;
-    }
+  for (int step = 4; step < kWarp; step *= 2) rows += __shfl_xor_sync(0xffffffffu, rows, step);
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) {
+    const int column = first_column + i / 4 * 16 + i % 4;
+    const WarpMoments of = join_lanes(statistics, i, rows, static_cast<double>(pivot[column]));
+    if (lane < 4) moments[row_warp][column] = of;
   }
   __syncthreads();
   const ChannelWork work(a.statistics.work, a.g.outputs);
   if (thread < kColumns && first_channel + thread < a.g.outputs) {
     WarpMoments all = moments[0][thread];
-    for (int i = 1; i < kWarps; ++i) {
+    for (int i = 1; i < kRowWarps; ++i) {
       const WarpMoments& of = moments[i][thread];
       all.sum += of.sum;
       all.squares += of.squares;
@@ -239,51 +185,226 @@ __global__ void __launch_bounds__(kGatherThreads, 3)
     if (fits) work.add(copy, first_channel + thread, all.sum, all.squares);
     work.widen(copy, first_channel + thread, fits ? all.low : NAN, fits ? all.high : NAN);
   }
-  if (is_last_block(work.blocks_done, blocks))
+  if (is_last_block(work.blocks_done, gridDim.x * gridDim.y))
     finish_statistics(a.statistics, a.g.outputs, a.g.output_pixels());
 }
 
-template <int kMTiles, int kNTiles>
-void launch(const OutputArguments& a, const Source& source, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(divide_up(a.g.output_pixels(), 64 * kMTiles)),
-                  static_cast<unsigned>(divide_up(a.g.outputs, 8 * kNTiles)));
-  HaloShape halo;
-  auto kernel = unit_for(a.g.inputs) == 16  ? output_kernel<kMTiles, kNTiles, 16>
-                : unit_for(a.g.inputs) == 8 ? output_kernel<kMTiles, kNTiles, 8>
-                : unit_for(a.g.inputs) == 4 ? output_kernel<kMTiles, kNTiles, 4>
-                                            : output_kernel<kMTiles, kNTiles, 1>;
-  if (has_halo(source, 64 * kMTiles, a.g.rows, a.g.cols)) {
-    halo = HaloShape(source, 64 * kMTiles, a.g.cols);
-    kernel = output_kernel<kMTiles, kNTiles, kHaloUnit>;
+template <typename Rows, int kNTiles, int kColWarps>
+struct Block {
+  static constexpr int kThreads = kWarp * kRowWarps * kColWarps, kColumns = 8 * kNTiles * kColWarps;
+  using Constants = ColumnConstants<kColumns>;
+  // Two units of 16 along the sum are a step, of 32 bytes a column.
+  using Stages = ProductStages<Rows, kThreads, kStages, 2, kColumns * 32>;
+};
+
+template <typename Rows, int kMTiles, int kNTiles, int kColWarps>
+__global__ void __launch_bounds__(kWarp* kRowWarps* kColWarps, (kResidentBlocks<kNTiles, kColWarps>))
+    output_kernel(const __grid_constant__ OutputArguments a,
+                  const __grid_constant__ typename Rows::Shape shape,
+                  const __grid_constant__ OutputKinds kinds, int weight_bytes) {
+  using Of = Block<Rows, kNTiles, kColWarps>;
+  extern __shared__ __align__(16) std::uint8_t memory[];
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp, lane = thread % kWarp;
+  const int row_warp = warp % kRowWarps, col_warp = warp / kRowWarps;
+  const int first_channel = static_cast<int>(blockIdx.y) * Of::kColumns;
+  const typename Of::Constants constants(memory, kinds.count());
+  std::uint8_t* stage_memory = memory + Of::Constants::bytes(kinds.count());
+  const typename Of::Stages stages(shape, stage_memory, weight_bytes, a.w.forward,
+                                   round_up(a.g.outputs, forward_columns(a.g.outputs)) * 32);
+  Rows rows(shape);
+
+  int product[kMTiles][kNTiles][4]{};
+  int window_sum[kMTiles][4]{};  // a product by ones: in every column the same
+  LaneStatistics<2 * kNTiles> statistics;
+  const bool takes_statistics = a.statistics.work != nullptr;
+  const int first_column = col_warp * 8 * kNTiles + lane % 4 * 4;
+
+  struct Columns {  // four neighbours' constants
+    int4 zero;
+    float4 factor, window;
+  };
+  const auto columns_at = [&](int column) {
+    return Columns{*reinterpret_cast<const int4*>(constants.zero + column),
+                   *reinterpret_cast<const float4*>(constants.factor + column),
+                   *reinterpret_cast<const float4*>(constants.window + column)};
+  };
+  // Σ (qx - zx)(qw - zw) = Σ qx qw - zw Σ qx - zx Σ (qw - zw), of row i of the lane and columns 4 p.
+  const auto values_at = [&](int i, int p, int kind, const Columns& of, float(&value)[4]) {
+    const int column = kind * Of::kColumns + first_column + p * 16, sum = window_sum[i / 2][i % 2 * 2];
+    const int4 offset = *reinterpret_cast<const int4*>(constants.offset + column);
+    const float4 last = *reinterpret_cast<const float4*>(constants.value + column);
+    const float input = static_cast<float>(sum - constants.input[kind]);
+    const auto value_of = [&](int of_product, int z, int o, float f, float w, float v) {
+      return __fadd_rn(__fmul_rn(static_cast<float>(of_product - z * sum + o), f),
+                       __fadd_rn(__fmul_rn(input, w), v));
+    };
+    const int *first = &product[i / 2][2 * p][i % 2 * 2], *second = &product[i / 2][2 * p + 1][i % 2 * 2];
+    value[0] = value_of(first[0], of.zero.x, offset.x, of.factor.x, of.window.x, last.x);
+    value[1] = value_of(first[1], of.zero.y, offset.y, of.factor.y, of.window.y, last.y);
+    value[2] = value_of(second[0], of.zero.z, offset.z, of.factor.z, of.window.z, last.z);
+    value[3] = value_of(second[1], of.zero.w, offset.w, of.factor.w, of.window.w, last.w);
+  };
+  const auto kind_of = [&](const typename Rows::Results& results, int i) {
+    return *constants.has_edges != 0
+               ? kinds.rows.kind(results.row(i)) * kinds.cols.count() + kinds.cols.kind(results.col(i))
+               : 0;
+  };
+  // The first row of the block's first tile.
+  const auto set_pivots = [&](int tile) {
+    if (row_warp == 0 && lane < 4) {
+      const int kind = kind_of(typename Rows::Results(rows, tile), 0);
+#pragma unroll
+      for (int p = 0; p < kNTiles / 2; ++p) {
+        float value[4];
+        values_at(0, p, kind, columns_at(first_column + p * 16), value);
+        *reinterpret_cast<float4*>(constants.pivot + first_column + p * 16) =
+            make_float4(value[0], value[1], value[2], value[3]);
+      }
+    }
+    __syncthreads();
+  };
+  const auto finish_tile = [&](int tile) {
+    const typename Rows::Results results(rows, tile);
+    int number[2 * kMTiles], kind[2 * kMTiles];
+#pragma unroll
+    for (int i = 0; i < 2 * kMTiles; ++i) {
+      number[i] = results.number(i);
+      kind[i] = kind_of(results, i);
+      statistics.rows += number[i] >= 0 ? 1 : 0;
+    }
+#pragma unroll
+    for (int p = 0; p < kNTiles / 2; ++p) {
+      const int column = first_column + p * 16, channel = first_channel + column;
+      const Columns of = columns_at(column);
+      const float4 pivot = *reinterpret_cast<const float4*>(constants.pivot + column);
+#pragma unroll
+      for (int i = 0; i < 2 * kMTiles; ++i) {
+        if (number[i] < 0) continue;
+        float value[4];
+        values_at(i, p, kind[i], of, value);
+        store_four(a.y + static_cast<long long>(number[i]) * a.g.outputs + channel, value,
+                   a.g.outputs - channel, Rows::kAligned);
+        if (!takes_statistics) continue;
+        statistics.add(4 * p, value[0], pivot.x);
+        statistics.add(4 * p + 1, value[1], pivot.y);
+        statistics.add(4 * p + 2, value[2], pivot.z);
+        statistics.add(4 * p + 3, value[3], pivot.w);
+      }
+    }
+  };
+
+  const auto load = [&](int item, int stage) { stages.load(rows, item, stage, 0); };
+  const auto prepare = [&] { constants.fill(a, kinds, first_channel); };
+  for_each_item<kStages>(stages.items(), load, prepare, [&](int item, int stage) {
+    const typename Rows::Chunk of(rows, stages.tile(item), stages.chunk(item));
+    const std::uint8_t* from = stages.pixels(stage);
+    const auto* b = reinterpret_cast<const uint2*>(stages.weights(stage)) + col_warp * kNTiles * kWarp + lane;
+    const int units = of.units();
+    for (int pair = 0; 2 * pair < units; ++pair) {
+      uint2 columns[kNTiles];
+#pragma unroll
+      for (int n = 0; n < kNTiles; ++n) columns[n] = b[(pair * kNTiles * kColWarps + n) * kWarp];
+      const unsigned second_ones = 2 * pair + 1 < units ? 0x01010101u : 0u;  // there may be no second unit
+      const int offset = of.offset(pair);
+#pragma unroll
+      for (int m = 0; m < kMTiles; ++m) {
+        unsigned pixels[4];
+        load_matrices(from + rows.place(m) + offset, pixels);
+        multiply_bytes(window_sum[m], pixels, 0x01010101u, second_ones);
+#pragma unroll
+        for (int n = 0; n < kNTiles; ++n) multiply_bytes(product[m][n], pixels, columns[n].x, columns[n].y);
+      }
+    }
+    if (!stages.ends_tile(item)) return;
+    if (takes_statistics && item + 1 == shape.chunks) set_pivots(stages.tile(item));
+    finish_tile(stages.tile(item));
+#pragma unroll
+    for (int m = 0; m < kMTiles; ++m) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        window_sum[m][i] = 0;
+#pragma unroll
+        for (int n = 0; n < kNTiles; ++n) product[m][n][i] = 0;
+      }
+    }
+  });
+
+  if (takes_statistics) {
+    add_statistics<Of::kColumns>(a, statistics, constants.pivot, first_channel, first_column, stage_memory);
+  } else if (a.statistics.out.mean != nullptr && blockIdx.x == 0 && blockIdx.y == 0) {
+    finish_statistics(a.statistics, a.g.outputs, a.g.output_pixels());
   }
-  kernel<<<grid, kGatherThreads, 0, stream>>>(a, source, halo);
-  check_launch("conv_output");
+}
+
+OutputKinds kinds_of(const ConvGeometry& g) {
+  const auto taps = [](int kernel, int stride, int pad, int size) {
+    return [=](int at) {
+      const int first = at * stride - pad;
+      const int from = first < 0 ? -first : 0, end = size - first < kernel ? size - first : kernel;
+      return from * 64 + end;
+    };
+  };
+  return {EdgeKinds(g.rows, taps(g.kernel_rows, g.stride_rows, g.pad_rows, g.height)),
+          EdgeKinds(g.cols, taps(g.kernel_cols, g.stride_cols, g.pad_cols, g.width))};
+}
+
+template <typename Rows, int kMTiles, int kNTiles, int kColWarps>
+void launch(const OutputArguments& a, const typename Rows::Shape& shape, int units, cudaStream_t stream) {
+  using Of = Block<Rows, kNTiles, kColWarps>;
+  const OutputKinds kinds = kinds_of(a.g);
+  const int column_blocks = divide_up(a.g.outputs, Of::kColumns);
+  const dim3 grid(static_cast<unsigned>(row_blocks(shape.tiles, column_blocks)),
+                  static_cast<unsigned>(column_blocks));
+  const std::size_t bytes =
+      Of::Constants::bytes(kinds.count()) +
+      std::max(Of::Stages::bytes(shape, units), sizeof(WarpMoments) * kRowWarps * Of::kColumns);
+  launch_product<output_kernel<Rows, kMTiles, kNTiles, kColWarps>>(
+      "conv_output", grid, Of::kThreads, bytes, stream, a, shape, kinds, Of::Stages::weight_bytes(units));
+}
+
+template <int kUnit>
+void launch_tiles(const OutputArguments& a, const ProductCut& cut, cudaStream_t stream) {
+  PixelTiles tiles = output_tiles(a.g, a.x.code, cut.m_tiles);
+  with_cut(cut, [&](auto m_tiles, auto n_tiles, auto col_warps) {
+    constexpr int kMTiles = m_tiles, kNTiles = n_tiles, kColWarps = col_warps,
+                  kThreads = kWarp * kRowWarps * kColWarps;
+    tiles.set_threads(kThreads);
+    launch<TileRows<kThreads, kMTiles, kUnit, false>, kMTiles, kNTiles, kColWarps>(
+        a, tiles, tiles.phase[0].units, stream);
+  });
+}
+
+template <int kUnit>
+void launch_gather(const OutputArguments& a, cudaStream_t stream) {
+  const ConvGeometry& g = a.g;
+  GatherShape shape = gather_shape(g);
+  shape.code = a.x.code;
+  shape.height = g.height;
+  shape.width = g.width;
+  shape.channels = g.inputs;
+  shape.pixels = g.output_pixels();
+  shape.results = PixelDivisor(g.rows, g.cols);
+  shape.tiles = divide_up(shape.pixels, 64);
+  shape.chunks = divide_up(g.taps() * g.inputs, kChunk);
+  const ProductCut cut(g.outputs, [&](int m_tiles) { return m_tiles == 1 ? shape.tiles : 0; });
+  with_columns(cut, [&](auto n_tiles, auto col_warps) {
+    constexpr int kNTiles = n_tiles, kColWarps = col_warps;
+    launch<GatherRows<kWarp * kRowWarps * kColWarps, 1, kUnit, false>, 1, kNTiles, kColWarps>(
+        a, shape, kChunk / kUnitBytes, stream);
+  });
 }
 
 }  // namespace
 
 void conv_output(const OutputArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
-  const ConvGeometry& g = a.g;
-  const Source source{a.x.code,
-                      g.images,
-                      g.height,
-                      g.width,
-                      g.inputs,
-                      PixelDivisor(g.rows, g.cols),
-                      g.kernel_rows,
-                      g.kernel_cols,
-                      g.stride_rows,
-                      g.stride_cols,
-                      g.pad_rows,
-                      g.pad_cols,
-                      round_up(g.outputs, forward_columns(g.outputs)) / 8};
-  const ProductCut cut(g.output_pixels(), g.outputs);
-  if (cut.col_tiles == 2)
-    return cut.row_tiles == 2 ? launch<2, 2>(a, source, stream) : launch<1, 2>(a, source, stream);
-  if (cut.col_tiles == 4)
-    return cut.row_tiles == 2 ? launch<2, 4>(a, source, stream) : launch<1, 4>(a, source, stream);
-  return cut.row_tiles == 2 ? launch<2, 8>(a, source, stream) : launch<1, 8>(a, source, stream);
+  const ProductCut cut(a.g.outputs, [&](int m_tiles) {
+    return a.g.outputs % 4 == 0 ? output_tiles(a.g, a.x.code, m_tiles).tiles : 0;
+  });
+  const int unit = unit_for(a.g.inputs);
+  if (cut.exists()) return unit == 16 ? launch_tiles<16>(a, cut, stream) : launch_tiles<8>(a, cut, stream);
+  if (unit == 16) return launch_gather<16>(a, stream);
+  return unit >= 4 ? launch_gather<4>(a, stream) : launch_gather<1>(a, stream);
 }
 
 }  // namespace lowtide::cuda

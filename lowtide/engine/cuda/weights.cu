@@ -4,6 +4,7 @@
 #include "lowtide/engine/cuda/device.cuh"
 #include "lowtide/engine/cuda/gather.cuh"
 #include "lowtide/engine/cuda/launch.h"
+#include "lowtide/engine/cuda/product.cuh"
 #include "lowtide/engine/cuda/statistics.cuh"
 
 namespace lowtide::cuda {
@@ -33,11 +34,12 @@ __host__ __device__ int forward_rows(const WeightLayer& w) {
 __host__ __device__ int forward_depth(int taps, int inputs) { return round_up(taps * inputs, kChunk); }
 __host__ __device__ int backward_depth(int taps, int outputs) { return round_up(taps * outputs, kChunk); }
 
-// Byte of the packed form at which the code of (row, k) stands: lane 4 (row % 8) + k / 4 % 4 of a tile of 8 rows and 32
-// columns reads the eight bytes k % 4 and 16 + k % 4.
+// Byte of the packed form at which the code of (row, k) stands: lane 4 column + k / 4 % 4 of a tile of 8 columns and 32 along
+// the sum reads the eight bytes k % 4 and 16 + k % 4.
 __device__ long long forward_place(int row, int k, int rows) {
-  const long long tile = static_cast<long long>(k / 32) * (rows / 8) + row / 8;
-  const int lane = row % 8 * 4 + k % 16 / 4;
+  const ColumnPlace place(row);
+  const long long tile = static_cast<long long>(k / 32) * (rows / 8) + place.tile;
+  const int lane = place.column * 4 + k % 16 / 4;
   return (tile * kWarp + lane) * 8 + k % 32 / 16 * 4 + k % 4;
 }
 
@@ -125,7 +127,7 @@ __global__ void pack_backward(Layers layers) {
   if (item == 0) *w.plane_scale = 1 / factor;
   if (item < count) {
     const int lane = item % kWarp, tile = item / kWarp % tiles, k = item / kWarp / tiles * 16 + lane % 4 * 4;
-    const int input = tile * 8 + lane / 4;
+    const int input = channel_at(tile, lane / 4);
     __half high[4], low[4];
     for (int i = 0; i < 4; ++i) {
       const bool there = k + i < taps * w.outputs && input < w.inputs;

@@ -1,0 +1,208 @@
+#pragma once
+
+#include <type_traits>
+
+#include "lowtide/engine/cuda/device.cuh"
+#include "lowtide/engine/cuda/launch.h"
+
+// What the two kernels that multiply pixels by weights share: convolution outputs and input gradients.
+//
+// A block has 4 × kColWarps warps; a warp computes 16 · kMTiles rows (pixels) and 8 · kNTiles columns (channels). Blocks stay
+// and go through several tiles of rows: the next tile's bytes are on their way while this one is computed, and what is summed
+// over pixels stays in registers until the end.
+
+namespace lowtide::cuda {
+
+inline constexpr int kRowWarps = 4;
+
+// Blocks that should fit onto a multiprocessor, by what a lane holds in registers.
+template <int kNTiles, int kColWarps>
+inline constexpr int kResidentBlocks = kColWarps == 2 ? 2
+                                       : kNTiles == 4 ? 3
+                                                      : 4;
+
+// Columns 4 q .. 4 q + 3 of sixteen belong to the lanes with lane % 4 = q, so that a lane's numbers of a row are neighbours in
+// memory. The tensor cores give it columns 2 q and 2 q + 1 of each tile of eight; so weights are packed in this order.
+struct ColumnPlace {
+  int tile, column;
+
+  __host__ __device__ explicit ColumnPlace(int channel)
+      : tile(channel / 16 * 2 + channel % 4 / 2), column(channel % 16 / 4 * 2 + channel % 2) {}
+};
+__host__ __device__ inline int channel_at(int tile, int column) {
+  return tile / 2 * 16 + column / 2 * 4 + tile % 2 * 2 + column % 2;
+}
+
+// Rows (or columns) of an image, told apart by the taps that lie inside it: those at both ends differ, all between are alike.
+struct EdgeKinds {
+  int size = 0, lead = 0, trail = 0;
+
+  EdgeKinds() = default;
+  // taps(at): which lie inside, a bit each.
+  template <typename Taps>
+  EdgeKinds(int of_size, const Taps& taps) : size(of_size) {
+    const auto middle = taps(size / 2);
+    while (lead < size && taps(lead) != middle) ++lead;
+    while (trail < size && taps(size - 1 - trail) != middle) ++trail;
+  }
+  __host__ __device__ bool all_differ() const { return size <= lead + 1 + trail; }
+  __host__ __device__ int count() const { return all_differ() ? size : lead + 1 + trail; }
+  __device__ int kind(int at) const {
+    if (lead + trail == 0) return 0;
+    if (at <= lead || all_differ()) return at;
+    return at < size - trail ? lead : at - (size - trail) + lead + 1;
+  }
+  // One that is of this kind.
+  __host__ __device__ int example(int kind) const {
+    return kind <= lead || all_differ() ? kind : size - trail + kind - lead - 1;
+  }
+};
+
+// A block's chunks of pixels and of packed weights in shared memory. kUnits of 16 along the sum are a step of the product, whose
+// weights are kStepBytes. Weights that are the same for every tile stay.
+template <typename Rows, int kThreads, int kStages, int kUnits, int kStepBytes>
+class ProductStages {
+ public:
+  using Shape = typename Rows::Shape;
+
+  static bool weights_stay(const Shape& shape) { return shape.chunks == 1 && shape.phases == 1; }
+  static int weight_bytes(int units) { return divide_up(units, kUnits) * kStepBytes; }
+  static std::size_t bytes(const Shape& shape, int units) {
+    return static_cast<std::size_t>((weights_stay(shape) ? 1 : kStages) * weight_bytes(units) +
+                                    kStages * Rows::stage_bytes(shape));
+  }
+
+  // `packed`: the weights' rows along the sum, of row_bytes each, from the block's first column on.
+  __device__ ProductStages(const Shape& shape, std::uint8_t* memory, int of_weight_bytes, const void* packed,
+                           int row_bytes)
+      : shape_(shape),
+        weights_(memory),
+        weight_bytes_(of_weight_bytes),
+        stay_(shape.chunks == 1 && shape.phases == 1),
+        pixels_(memory + (stay_ ? 1 : kStages) * of_weight_bytes),
+        pixel_bytes_(Rows::stage_bytes(shape)),
+        packed_(static_cast<const std::uint8_t*>(packed) + blockIdx.y * kStepBytes),
+        row_bytes_(row_bytes) {}
+
+  // Items are the chunks of the block's tiles.
+  __device__ int items() const {
+    const int blocks = static_cast<int>(gridDim.x);
+    return (shape_.tiles - static_cast<int>(blockIdx.x) + blocks - 1) / blocks * shape_.chunks;
+  }
+  __device__ int tile(int item) const {
+    return static_cast<int>(blockIdx.x) + item / shape_.chunks * static_cast<int>(gridDim.x);
+  }
+  __device__ int chunk(int item) const { return item % shape_.chunks; }
+  __device__ bool ends_tile(int item) const { return chunk(item) + 1 == shape_.chunks; }
+
+  __device__ void load(Rows& rows, int item, int stage, unsigned fill) const {
+    rows.load(tile(item), chunk(item), fill, pixels_ + stage * pixel_bytes_);
+    if (stay_ && item > 0) return;
+    const typename Rows::Chunk of(rows, tile(item), chunk(item));
+    std::uint8_t* to = weights_ + (stay_ ? 0 : stage) * weight_bytes_;
+    constexpr int kCopies = kStepBytes / 16, kTogether = kThreads / kCopies;
+    static_assert(kThreads % kCopies == 0);
+    const int thread = static_cast<int>(threadIdx.x), at = thread % kCopies * 16,
+              steps = divide_up(of.units(), kUnits);
+#pragma unroll 3
+    for (int i = thread / kCopies; i < steps; i += kTogether)
+      copy_async<16>(to + i * kStepBytes + at,
+                     packed_ + static_cast<long long>(of.weight_unit(kUnits * i) / kUnits) * row_bytes_ + at);
+  }
+  __device__ const std::uint8_t* pixels(int stage) const { return pixels_ + stage * pixel_bytes_; }
+  __device__ const std::uint8_t* weights(int stage) const {
+    return weights_ + (stay_ ? 0 : stage) * weight_bytes_;
+  }
+
+ private:
+  const Shape& shape_;
+  std::uint8_t* weights_;
+  int weight_bytes_;
+  bool stay_;
+  std::uint8_t* pixels_;
+  int pixel_bytes_;
+  const std::uint8_t* packed_;
+  int row_bytes_;
+};
+
+// Calls load(item, stage) and compute(item, stage) for every item; kStages - 1 items are on their way while one is computed, and
+// while prepare() does what must be done before the first.
+template <int kStages, typename Load, typename Prepare, typename Compute>
+__device__ inline void for_each_item(int items, const Load& load, const Prepare& prepare,
+                                     const Compute& compute) {
+  for (int i = 0; i < kStages - 1; ++i) {
+    if (i < items) load(i, i % kStages);
+    commit_copies();
+  }
+  prepare();
+  for (int item = 0; item < items; ++item) {
+    wait_for_copies<kStages - 2>();
+    __syncthreads();
+    const int next = item + kStages - 1;
+    if (next < items) load(next, next % kStages);
+    commit_copies();
+    compute(item, item % kStages);
+  }
+  wait_for_copies<0>();
+  __syncthreads();
+}
+
+// How a product is shared out: rows of a warp, columns of a block.
+struct ProductCut {
+  int m_tiles = 0, columns = 0;
+
+  // row_tiles(m_tiles): tiles of 64 · m_tiles rows, or 0 where it cannot be cut so. The largest that give two blocks to every
+  // multiprocessor of an H200, or else the smallest.
+  template <typename RowTiles>
+  ProductCut(int channels, const RowTiles& row_tiles) {
+    constexpr int kEnoughBlocks = 256;
+    const int most = forward_columns(channels);
+    const ProductCut options[] = {{2, most}, {2, most / 2}, {1, most / 2}, {1, most / 4}, {2, 16}, {1, 16}};
+    for (const ProductCut& option : options) {
+      if (option.columns < 16 || row_tiles(option.m_tiles) == 0) continue;
+      *this = option;
+      if (row_tiles(m_tiles) * divide_up(channels, columns) >= kEnoughBlocks) return;
+    }
+  }
+  bool exists() const { return m_tiles != 0; }
+
+ private:
+  ProductCut(int of_m_tiles, int of_columns) : m_tiles(of_m_tiles), columns(of_columns) {}
+};
+
+// Blocks for so many tiles of rows: each takes as many as brings the grid to kMostBlocks. What a lane sums in floats grows with
+// them, so there are at most kMostTiles.
+inline int row_blocks(int row_tiles, int column_blocks) {
+  constexpr int kMostBlocks = 528, kMostTiles = 16;
+  const int each = divide_up(row_tiles * column_blocks, kMostBlocks);
+  return divide_up(row_tiles, each < kMostTiles ? each : kMostTiles);
+}
+
+// Calls launch(n_tiles, col_warps) with a block's columns as constants: a warp has at most 32.
+template <typename Launch>
+void with_columns(const ProductCut& cut, const Launch& launch) {
+  if (cut.columns == 64) return launch(std::integral_constant<int, 4>(), std::integral_constant<int, 2>());
+  if (cut.columns == 32) return launch(std::integral_constant<int, 4>(), std::integral_constant<int, 1>());
+  return launch(std::integral_constant<int, 2>(), std::integral_constant<int, 1>());
+}
+// Likewise launch(m_tiles, n_tiles, col_warps).
+template <typename Launch>
+void with_cut(const ProductCut& cut, const Launch& launch) {
+  with_columns(cut, [&](auto n_tiles, auto col_warps) {
+    if (cut.m_tiles == 2) return launch(std::integral_constant<int, 2>(), n_tiles, col_warps);
+    return launch(std::integral_constant<int, 1>(), n_tiles, col_warps);
+  });
+}
+
+template <auto kKernel, typename... Arguments>
+void launch_product(const char* name, dim3 grid, int threads, std::size_t shared_bytes, cudaStream_t stream,
+                    const Arguments&... arguments) {
+  constexpr std::size_t kWithoutAsking = 48 * 1024;
+  if (shared_bytes > kWithoutAsking)
+    cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         static_cast<int>(shared_bytes));
+  kKernel<<<grid, static_cast<unsigned>(threads), shared_bytes, stream>>>(arguments...);
+  check_launch(name);
+}
+
+}  // namespace lowtide::cuda

@@ -1,0 +1,206 @@
+// How convolutions are cut into tiles of pixels.
+#include <algorithm>
+
+#include "lowtide/engine/cuda/tiles.cuh"
+
+namespace lowtide::cuda {
+namespace {
+
+constexpr int kMostTaps = 9;
+constexpr int kMostStride = 2;
+constexpr int kPlanesOfOneTap = 8;  // of a chunk: 128 along the sum
+constexpr int kFewChannels = 64;    // that are one chunk: every further one costs a copy and a barrier
+
+// A tap of a phase: where it reads, in source pixels from a position's first, and its number in the weight.
+struct Tap {
+  int row, col, number;
+};
+
+// Tiles are whole rows of images, or whole images; pixels that are read alone need not be.
+bool cut_positions(PixelTiles& t, int block_rows) {
+  t.tile_images = 1;
+  t.tile_cols = t.position_cols;
+  if (t.position_rows == 1 && t.images == 1) {
+    t.tile_rows = 1;
+    t.tile_cols = block_rows;
+  } else {
+    if (t.position_cols > block_rows) return false;
+    t.tile_rows = std::min(block_rows / t.position_cols, t.position_rows);
+    while (t.position_rows % t.tile_rows != 0) --t.tile_rows;
+    if (t.tile_rows == t.position_rows)
+      t.tile_images = std::min(block_rows / (t.position_rows * t.position_cols), t.images);
+    if (2 * t.tile_images * t.tile_rows * t.tile_cols <= block_rows) return false;
+  }
+  t.col_tiles = divide_up(t.position_cols, t.tile_cols);
+  t.group_tiles = t.position_rows / t.tile_rows * t.col_tiles;
+  t.phase_tiles = divide_up(t.images, t.tile_images) * t.group_tiles;
+  t.tiles = t.phase_tiles * t.phases;
+  return true;
+}
+
+// The pixels that a tile reads, for taps that reach over so many.
+void set_halo(PixelTiles& t, int tap_rows, int tap_cols) {
+  t.halo_rows = (t.tile_rows - 1) * t.step + tap_rows;
+  t.pitch = (t.tile_cols - 1) * t.step + tap_cols;
+  t.by_image = Divisor(t.tile_rows * t.tile_cols);
+  t.by_col = Divisor(t.tile_cols);
+  t.by_halo = Divisor(t.halo());
+  t.by_pitch = Divisor(t.pitch);
+  t.by_group = Divisor(t.group_tiles);
+  t.by_col_tiles = Divisor(t.col_tiles);
+  t.by_phase = Divisor(t.phase_tiles);
+}
+
+void add_tap(const PixelTiles& t, TilePhase& phase, const Tap& tap) {
+  for (int plane = 0; plane < t.planes; ++plane) {
+    const int unit = phase.units++;
+    phase.offset[unit] = (plane * t.tile_images * t.halo() + tap.row * t.pitch + tap.col) * kUnitBytes;
+    phase.offset[unit + 1] = phase.offset[unit];  // units are read in pairs
+    phase.weight_unit[unit] = tap.number * t.all_planes + plane;
+  }
+}
+
+void set_source(PixelTiles& t, const std::uint8_t* code, int images, int height, int width, int channels) {
+  t.code = code;
+  t.images = images;
+  t.height = height;
+  t.width = width;
+  t.channels = channels;
+  t.all_planes = divide_up(channels, kUnitBytes);
+}
+
+// Planes of a chunk.
+void set_planes(PixelTiles& t, int most) {
+  while (t.planes < t.all_planes && t.planes < most) t.planes = 1 << ++t.log_planes;
+  t.chunks = divide_up(t.all_planes, t.planes);
+}
+
+// A 1 × 1 kernel in steps of 1: pixels have no neighbours, and all are one row.
+PixelTiles pixelwise(const std::uint8_t* code, int pixels, int channels, int block_rows) {
+  PixelTiles t;
+  set_source(t, code, 1, 1, pixels, channels);
+  t.position_rows = t.result_rows = 1;
+  t.position_cols = t.result_cols = pixels;
+  set_planes(t, kPlanesOfOneTap);
+  cut_positions(t, block_rows);
+  set_halo(t, 1, 1);
+  add_tap(t, t.phase[0], {0, 0, 0});
+  return t;
+}
+
+bool is_pixelwise(const ConvGeometry& g) {
+  return g.taps() == 1 && g.stride_rows == 1 && g.stride_cols == 1 && g.pad_rows == 0 && g.pad_cols == 0;
+}
+
+// Sixteen channels are copied at once; with one tap, eight.
+bool can_cut(const ConvGeometry& g, int channels) {
+  return g.taps() <= kMostTaps && g.stride_rows == g.stride_cols && g.stride_rows <= kMostStride &&
+         channels % (g.taps() == 1 ? 8 : 16) == 0 && g.images > 0;
+}
+
+// The taps of one dimension that lead from inputs of one parity to outputs: position + distance.
+struct PhaseTaps {
+  int count = 0;
+  int tap[kMostTaps]{}, distance[kMostTaps]{};
+
+  PhaseTaps(int phase, int kernel, int stride, int pad) {
+    for (int t = 0; t < kernel; ++t) {
+      const int from = phase + pad - t;
+      if ((from % stride + stride) % stride != 0) continue;
+      tap[count] = t;
+      distance[count++] = from / stride;  // a multiple: exact for negative numbers too
+    }
+  }
+};
+
+// The distances of all phases.
+struct Reach {
+  int least = 0, most = 0;
+
+  Reach(int kernel, int stride, int pad) {
+    bool first = true;
+    for (int phase = 0; phase < stride; ++phase) {
+      const PhaseTaps taps(phase, kernel, stride, pad);
+      for (int i = 0; i < taps.count; ++i) {
+        least = first ? taps.distance[i] : std::min(least, taps.distance[i]);
+        most = first ? taps.distance[i] : std::max(most, taps.distance[i]);
+        first = false;
+      }
+    }
+  }
+  int extent() const { return most - least + 1; }
+};
+
+}  // namespace
+
+namespace {
+
+PixelTiles window_tiles(const ConvGeometry& g, const std::uint8_t* x, int block_rows, int most_planes) {
+  PixelTiles t;
+  set_source(t, x, g.images, g.height, g.width, g.inputs);
+  t.position_rows = t.result_rows = g.rows;
+  t.position_cols = t.result_cols = g.cols;
+  t.source_step = g.stride_rows;
+  (g.taps() == 1 ? t.load_step : t.step) = g.stride_rows;
+  t.first_row = -g.pad_rows;
+  t.first_col = -g.pad_cols;
+  set_planes(t, most_planes);
+  if (!cut_positions(t, block_rows)) return {};
+  set_halo(t, g.kernel_rows, g.kernel_cols);
+  for (int tap = 0; tap < g.taps(); ++tap)
+    add_tap(t, t.phase[0], {tap / g.kernel_cols, tap % g.kernel_cols, tap});
+  return t;
+}
+
+// 32 along the sum are of one tap, or sixteen and sixteen of two.
+bool has_whole_steps(int channels) { return channels == 16 || channels % 32 == 0; }
+
+}  // namespace
+
+PixelTiles output_tiles(const ConvGeometry& g, const std::uint8_t* x, int m_tiles) {
+  const int block_rows = 64 * m_tiles;
+  if (!can_cut(g, g.inputs)) return {};
+  if (is_pixelwise(g)) return pixelwise(x, g.input_pixels(), g.inputs, block_rows);
+  if (g.taps() == 1) return window_tiles(g, x, block_rows, kPlanesOfOneTap);
+  if (!has_whole_steps(g.inputs)) return {};
+  return window_tiles(g, x, block_rows, g.inputs <= kFewChannels ? 4 : 2);
+}
+
+PixelTiles input_gradient_tiles(const ConvGeometry& g, const std::uint8_t* dy, int m_tiles) {
+  const int block_rows = 64 * m_tiles, stride = g.stride_rows;
+  if (!can_cut(g, g.outputs)) return {};
+  if (is_pixelwise(g)) return pixelwise(dy, g.output_pixels(), g.outputs, block_rows);
+  const Reach row_reach(g.kernel_rows, stride, g.pad_rows), col_reach(g.kernel_cols, stride, g.pad_cols);
+  PixelTiles t;
+  set_source(t, dy, g.images, g.rows, g.cols, g.outputs);
+  t.position_rows = divide_up(g.height, stride);
+  t.position_cols = divide_up(g.width, stride);
+  t.result_rows = g.height;
+  t.result_cols = g.width;
+  t.result_step = stride;
+  t.first_row = row_reach.least;
+  t.first_col = col_reach.least;
+  // Weights take 64 bytes a unit and column. Where blocks stay for many tiles, room for more of them is worth more.
+  constexpr int kFewPixels = 65'536;
+  const bool one_chunk = g.outputs <= kFewChannels && g.input_pixels() <= kFewPixels;
+  set_planes(t, g.taps() == 1 ? kPlanesOfOneTap : one_chunk ? 4 : 1);
+  t.phases = stride * stride;
+  if (!cut_positions(t, block_rows)) return {};
+  set_halo(t, row_reach.extent(), col_reach.extent());
+  for (int i = 0; i < t.phases; ++i) {
+    TilePhase& phase = t.phase[i];
+    phase.result_row = i / stride;
+    phase.result_col = i % stride;
+    const PhaseTaps rows(phase.result_row, g.kernel_rows, stride, g.pad_rows),
+        cols(phase.result_col, g.kernel_cols, stride, g.pad_cols);
+    for (int r = 0; r < rows.count; ++r) {
+      for (int c = 0; c < cols.count; ++c)
+        add_tap(t, phase,
+                {rows.distance[r] - row_reach.least, cols.distance[c] - col_reach.least,
+                 rows.tap[r] * g.kernel_cols + cols.tap[c]});
+    }
+  }
+  return t;
+}
+
+}  // namespace lowtide::cuda
