@@ -13,11 +13,10 @@ namespace lowtide {
 //
 // It is in a process group of its own: a Ctrl-C at the terminal reaches this process alone, which passes it
 // on once (training takes a second one as an order to end without saving). If this process dies, the child
-// gets a SIGTERM. The log is locked (flock) as long as the child lives, whatever becomes of this process: so
-// others can tell.
+// gets a SIGTERM.
 class Child {
  public:
-  // UserError where the log cannot be written, or another child still writes to it.
+  // UserError where the log cannot be written.
   Child(const std::filesystem::path& program, const std::vector<std::string>& arguments,
         const std::filesystem::path& log);
   // One that still runs is told to end, by SIGTERM, and waited for.
@@ -38,8 +37,5 @@ class Child {
   pid_t pid_ = -1;
   int killed_by_ = 0;
 };
-
-// Whether a child writes to this log now.
-bool is_being_written(const std::filesystem::path& log);
 
 }  // namespace lowtide

@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "lowtide/base/error.h"
+#include "lowtide/io/lease.h"
 #include "lowtide/report/comparison.h"
 #include "lowtide/report/run_search.h"
-#include "lowtide/study/child.h"
 #include "lowtide/study/folder.h"
 #include "lowtide/train/metrics_line.h"
 #include "lowtide/train/progress.h"
@@ -56,7 +56,7 @@ MemberStatus status_of(const Member& member, const fs::path& folder) {
     status.state = MemberState::kDone;
     status.step = status.steps;
     status.seconds = read_run_summary(paths.run.folder).cost.seconds;
-  } else if (is_being_written(paths.log())) {
+  } else if (const auto lease = lease_state(paths.run.lease()); lease && lease->is_alive()) {
     status.state = MemberState::kRunning;
     read_progress(status, paths.run);
   } else if (file_exists(paths.failure())) {

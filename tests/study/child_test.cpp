@@ -48,18 +48,6 @@ TEST(Child, AProgramThatCannotBeStartedSaysSoInTheLog) {
   EXPECT_EQ(read_text_file(folder / "log"), "cannot start /nowhere/lowtide: No such file or directory\n");
 }
 
-TEST(Child, ItsLogTellsWhetherItLives) {
-  const ScratchFolder folder;
-  EXPECT_FALSE(is_being_written(folder / "log"));
-  {
-    Child child("/bin/sh", shell("while true; do sleep 0.02; done"), folder / "log");
-    EXPECT_TRUE(is_being_written(folder / "log"));
-    EXPECT_TRUE(contains(user_error([&] { Child("/bin/sh", shell("true"), folder / "log"); }),
-                         "still writes this log"));
-  }
-  EXPECT_TRUE(comes_true([&] { return !is_being_written(folder / "log"); }));
-}
-
 TEST(Child, IsInAGroupOfItsOwn) {
   const ScratchFolder folder;
   Child child("/bin/sh", shell("cut -d' ' -f5 /proc/$$/stat; echo $$"), folder / "log");

@@ -134,6 +134,7 @@ TEST_F(Runner, StatusOfARunningMember) {
   std::vector<MemberStatus> seen;
   std::thread observer([&] {
     comes_true([&] { return fs::exists(folder_ / "waits/ready"); });
+    const Lease held = take_run({folder_ / "waits"});  // as training has it
     seen = read_status(members_, folder_.path());
     kill(getpid(), SIGTERM);
   });
