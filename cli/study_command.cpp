@@ -27,6 +27,7 @@ constexpr const char* kUsage =
     "usage: lowtide study suite --recipe FILE --out DIR       every schedule, with several seeds\n"
     "       lowtide study critical --recipe FILE --out DIR    low precision early, or in a window\n"
     "       lowtide study landscape --checkpoint RUN ...      the loss around trained weights\n"
+    "       lowtide study member DIR INDEX                    one run of a study, for a scheduler\n"
     "       lowtide study status DIR                          where a study stands\n"
     "       lowtide study analyze DIR                         what came out\n"
     "\n"
@@ -80,10 +81,7 @@ std::optional<int> read_arguments(RunArguments& arguments, const std::string& ki
       throw UserError(fmt::format("study {} makes the schedules itself; leave --schedule out{}", kind,
                                   suite ? ", or say --schedules" : ""));
   }
-  if (arguments.study.kind != kind) {
-    throw UserError(fmt::format("this is the file of a study of kind '{}'; run it with: lowtide study {}",
-                                arguments.study.kind, arguments.study.kind));
-  }
+  expect_kind(arguments.study, kind);
   if (arguments.jobs < 1) throw UserError(fmt::format("jobs is {}; expected 1 or more", arguments.jobs));
   return std::nullopt;
 }
@@ -112,12 +110,48 @@ int run_study(const char* kind, int argc, char** argv) {
     throw UserError(fmt::format("{} of {} runs failed, the first {}: {}", end.failed.size(), all.size(),
                                 end.failed[0].name, end.failed[0].reason));
   }
+  expect_none_elsewhere(end, all.size());
   fmt::print("done; what came out: lowtide study analyze {}\n", arguments.out);
   return 0;
 }
 
 int suite_command(int argc, char** argv) { return run_study(Study::kSuite, argc, argv); }
 int critical_command(int argc, char** argv) { return run_study(Study::kCritical, argc, argv); }
+
+int member_command(int argc, char** argv) {
+  std::string folder;
+  std::int64_t index = 0;
+  CLI::App app(
+      "One run of a study, for a scheduler that starts each by itself: an array of jobs, GNU parallel, ssh.\n"
+      "\n"
+      "A run that was interrupted goes on, one that is done is left alone, one that another process trains "
+      "is refused.\n"
+      "A signal that asks to stop makes it save and end with 128 + its number: the same command goes on "
+      "later.",
+      "study member");
+  app.add_option("STUDY", folder, "folder of the study")->required()->type_name("FOLDER");
+  app.add_option("INDEX", index, "of the run, from 0 on: `study status` lists them")->required();
+  if (const auto code = parse(app, argc, argv)) return *code;
+  const Study study = read_study(folder);
+  const std::vector<Member> all = members(study);
+  if (index < 0 || index >= static_cast<std::int64_t>(all.size())) {
+    throw UserError(
+        fmt::format("{}: there is no member {}; expected 0 to {}, as `lowtide study status` lists them",
+                    folder, index, all.size() - 1));
+  }
+  const auto only = static_cast<std::size_t>(index);
+  if (file_exists(MemberPaths(folder, all[only]).run.result()))
+    return print_line(fmt::format("{} is done already", all[only].name)), 0;
+  const RunnerEnd end =
+      run_members(all, folder, {.threads = study.recipe.running.threads, .say = print_line, .only = only});
+  if (end.signal != 0) return 128 + end.signal;
+  if (!end.failed.empty()) throw UserError(fmt::format("{}: {}", all[only].name, end.failed[0].reason));
+  if (!end.elsewhere.empty()) {
+    throw UserError(fmt::format("{} is trained elsewhere already, by {}; stop that one first", all[only].name,
+                                end.elsewhere[0].writer));
+  }
+  return 0;
+}
 
 int status_command(int argc, char** argv) {
   std::string folder;
@@ -160,6 +194,7 @@ std::span<const Command> study_commands() {
       Command{"suite", suite_command, "every schedule, with several seeds", {}},
       Command{"critical", critical_command, "low precision early, or in a window", {}},
       Command{"landscape", landscape_command, "the loss around trained weights", {}},
+      Command{"member", member_command, "one run of a study, for a scheduler", {}},
       Command{"status", status_command, "where a study stands", {}},
       Command{"analyze", analyze_command, "what came out of a study", {}},
   };

@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 [[noreturn]] void become(const char* program, char* const* arguments, int log, pid_t parent) {
   reset_stop_signals();
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(128 + SIGTERM);  // it died before it could be watched
+  prctl(PR_SET_PDEATHSIG, Child::kStopSignal);
+  if (getppid() != parent) _exit(128 + Child::kStopSignal);  // it died before it could be watched
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   dup2(log, STDOUT_FILENO);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <filesystem>
@@ -11,9 +12,8 @@ namespace lowtide {
 
 // A program in a process of its own, with its output added to a log.
 //
-// It is in a process group of its own: a Ctrl-C at the terminal reaches this process alone, which passes it
-// on once (training takes a second one as an order to end without saving). If this process dies, the child
-// gets a SIGTERM.
+// It is in a process group of its own: a Ctrl-C at the terminal reaches this process alone, which passes it on by stop(). If
+// this process dies, the child is told in the same way.
 class Child {
  public:
   // UserError where the log cannot be written.
@@ -32,6 +32,12 @@ class Child {
   int killed_by() const { return killed_by_; }
 
   void send(int signal) const;
+
+  // Asks it to save and end, by a signal of which training takes any number for one request: a scheduler may have told every
+  // process of a job by itself, and training takes a second SIGTERM or SIGINT as an order to end without saving.
+  void stop() const { send(kStopSignal); }
+
+  static constexpr int kStopSignal = SIGUSR1;
 
  private:
   pid_t pid_ = -1;

@@ -136,6 +136,44 @@ TEST_F(StudyProgram, AMemberThatFailsIsReportedAtTheEnd) {
   EXPECT_TRUE(contains(run({"study", "status", (folder_ / "s").string()}).text, "failed", "2 failed"));
 }
 
+// As schedulers use it: every run by a process of its own, one of them preempted.
+TEST_F(StudyProgram, MembersOneByOneGiveTheBytesOfTheWholeStudy) {
+  const std::vector<std::string> length{"--seeds", "1", "--steps", "300", "--checkpoint-every", "0"};
+  ASSERT_EQ(run(suite("whole", length)).code, 0);
+  const fs::path out = folder_ / "apart";
+  fs::create_directories(out);
+  fs::copy(folder_ / "whole/study.toml", out / "study.toml");
+  const fs::path log = folder_ / "member.log";
+  Child preempted(LOWTIDE_PROGRAM, {"study", "member", out.string(), "0"}, log);
+  const RunPaths first{out / "CR-seed1"};
+  ASSERT_TRUE(comes_true([&] { return fs::exists(first.metrics()) && fs::file_size(first.metrics()) > 0; }));
+  preempted.send(SIGTERM);
+  const Finished stopped = wait_for(preempted, log);
+  EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.text;
+  EXPECT_EQ(checkpoint_steps(first).size(), 1u);
+  EXPECT_FALSE(fs::exists(first.lease()));
+  EXPECT_TRUE(contains(run({"study", "member", out.string(), "0"}).text, "[1/2] CR-seed1 goes on", "done"));
+  {
+    make_folders(out / "static-seed1");
+    const Lease held = take_run({out / "static-seed1"});
+    const Finished second = run({"study", "member", out.string(), "1"});
+    EXPECT_EQ(second.code, 2);
+    EXPECT_TRUE(contains(second.text, "lowtide: static-seed1 is trained elsewhere already, by process"));
+  }
+  EXPECT_TRUE(
+      contains(run({"study", "member", out.string(), "1"}).text, "[2/2] static-seed1 starts", "done"));
+  const Finished again = run({"study", "member", out.string(), "1"});
+  EXPECT_EQ(again.code, 0);
+  EXPECT_EQ(again.text, "static-seed1 is done already\n");
+  for (const char* member : {"CR-seed1", "static-seed1"}) {
+    EXPECT_EQ(file_bytes(RunPaths{out / member}.checkpoint(300)),
+              file_bytes(RunPaths{folder_ / "whole" / member}.checkpoint(300)))
+        << member;
+  }
+  expect_mistake({"study", "member", out.string(), "2"}, "there is no member 2; expected 0 to 1");
+  expect_mistake({"study", "member", (folder_ / "data").string(), "0"}, "no study.toml");
+}
+
 TEST_F(StudyProgram, CriticalPeriods) {
   const std::string out = (folder_ / "c").string();
   const Finished study = run({"study", "critical", "--recipe", recipe_.string(), "--out", out, "--deficits",
@@ -277,6 +315,7 @@ TEST_F(StudyProgram, Help) {
                                                   {"study", "suite", "--help"},
                                                   {"study", "critical", "--help"},
                                                   {"study", "landscape", "--help"},
+                                                  {"study", "member", "--help"},
                                                   {"study", "status", "--help"},
                                                   {"study", "analyze", "--help"},
                                                   {"range-test", "--help"},

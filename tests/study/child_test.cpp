@@ -63,7 +63,7 @@ TEST(Child, IsToldToEndWhenItsParentDies) {
   ASSERT_GE(parent, 0);
   if (parent == 0) {
     const Child child("/bin/sh",
-                      shell("trap 'echo told; exit' TERM; echo ready; while true; do sleep 0.02; done"),
+                      shell("trap 'echo told; exit' USR1; echo ready; while true; do sleep 0.02; done"),
                       folder / "log");
     comes_true([&] { return read_text_file(folder / "log") == "ready\n"; });
     _exit(0);  // no destructor: as if it had been killed

@@ -122,6 +122,37 @@ TEST_F(Runner, SigtermIsPassedOnAndTheNextCommandGoesOn) {
   for (const MemberStatus& member : status()) EXPECT_EQ(member.state, MemberState::kDone) << member.name;
 }
 
+TEST_F(Runner, OneThatAnotherProcessTrainsIsLeftToIt) {
+  make_folders(folder_ / "a");
+  const Lease held = take_run({folder_ / "a"});
+  const RunnerEnd end = run({"a", "b"});
+  EXPECT_TRUE(end.failed.empty());
+  ASSERT_EQ(end.elsewhere.size(), 1u);
+  EXPECT_EQ(end.elsewhere[0].name, "a");
+  EXPECT_TRUE(contains(said_, "[1/2] a is trained elsewhere: process " + std::to_string(getpid()) + " on "));
+  EXPECT_FALSE(fs::exists(folder_ / "a/failed.txt"));
+  EXPECT_TRUE(fs::exists(folder_ / "b/result.json"));
+}
+
+// A process on another machine: whether it lives is for training to find out, which refuses.
+TEST_F(Runner, OneThatIsRefusedForALeaseHasNotFailed) {
+  LeaseHolder other{.boot = "another", .pid = 812, .host = "node7", .job = "4711_3"};
+  make_folders(folder_ / "fails");
+  std::ofstream(folder_ / "fails/run.lease") << to_text(other);
+  const RunnerEnd end = run({"fails"});
+  EXPECT_TRUE(end.failed.empty());
+  ASSERT_EQ(end.elsewhere.size(), 1u);
+  EXPECT_EQ(end.elsewhere[0].writer, "process 812 on node7, job 4711_3");
+}
+
+TEST_F(Runner, OneMemberAlone) {
+  members_ = {fake_member("a"), fake_member("b"), fake_member("c")};
+  run_members(members_, folder_.path(), {.program = trainer_, .only = 1});
+  EXPECT_FALSE(fs::exists(folder_ / "a"));
+  EXPECT_TRUE(fs::exists(folder_ / "b/result.json"));
+  EXPECT_FALSE(fs::exists(folder_ / "c"));
+}
+
 TEST_F(Runner, SigintToo) {
   const RunnerEnd stopped = run_and_signal({"waits"}, 1, SIGINT, {"waits"});
   EXPECT_EQ(stopped.signal, SIGINT);
