@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/recipe_arguments.h"
 #include "cli/study_arguments.h"
+#include "cli/submit_arguments.h"
 #include "lowtide/base/error.h"
 #include "lowtide/io/standard_output.h"
 #include "lowtide/recipe/table_file.h"
@@ -60,10 +61,11 @@ void apply(Recipe recipe, int lowest, const std::string& file) {
 
 int range_test_command(int argc, char** argv) {
   constexpr RangeTestOptions kDefaults;
-  Study study{.kind = Study::kRangeTest,
-              .window = kDefaults.window,
-              .test_steps = kDefaults.steps,
-              .threshold = kDefaults.threshold};
+  Study study;
+  study.kind = Study::kRangeTest;
+  study.test_steps = kDefaults.steps;
+  study.window = kDefaults.window;
+  study.threshold = kDefaults.threshold;
   std::string out, file;
   bool json = false;
   CLI::App app(kHelp, "range-test");
@@ -76,14 +78,20 @@ int range_test_command(int argc, char** argv) {
       ->type_name("FILE")
       ->configurable(false);
   app.add_flag("--json", json, "print JSON")->configurable(false);
+  SubmitArguments submission;
+  add_submit_options(app, submission);
   define_study(app, study);
   if (const auto code = parse_recipe(app, argc, argv)) return *code;
+  check_submit_options(app, submission);
+  if (!submission.to.empty() && out.empty())
+    throw UserError("--submit needs --out: a folder for the runs, which all machines see");
   expect_kind(study, Study::kRangeTest);
   study.recipe.precision.schedule = with_tables_read(study.recipe.precision.schedule);
   complete(study);
   const std::vector<Member> all = members(study);
   const Workplace place(out);
   const StudyFolder folder(place.path(), study);
+  if (!submission.to.empty()) return submit(submission, study, out), 0;
   RunnerOptions runner{.threads = study.recipe.running.threads};
   if (!json && !is_standard_output(file)) runner.say = print_line;
   const RunnerEnd end = run_members(all, place.path(), runner);

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <filesystem>
@@ -10,12 +11,14 @@
 #include "cli/parse.h"
 #include "cli/recipe_arguments.h"
 #include "cli/study_arguments.h"
+#include "cli/submit_arguments.h"
 #include "lowtide/base/error.h"
 #include "lowtide/io/standard_output.h"
 #include "lowtide/recipe/recipe_file.h"
 #include "lowtide/recipe/table_file.h"
 #include "lowtide/study/analysis.h"
 #include "lowtide/study/folder.h"
+#include "lowtide/study/slurm.h"
 #include "lowtide/study/status.h"
 
 namespace lowtide {
@@ -29,6 +32,7 @@ constexpr const char* kUsage =
     "       lowtide study landscape --checkpoint RUN ...      the loss around trained weights\n"
     "       lowtide study member DIR INDEX                    one run of a study, for a scheduler\n"
     "       lowtide study status DIR                          where a study stands\n"
+    "       lowtide study cancel DIR                          end the jobs of a study that was submitted\n"
     "       lowtide study analyze DIR                         what came out\n"
     "\n"
     "Each has --help. A study that was stopped goes on when the same command is given again; with more "
@@ -55,6 +59,7 @@ struct RunArguments {
   Study study;
   std::string out;
   int jobs = 1;
+  SubmitArguments submit;
   bool names_seeds = false;  // as a flag, or in the file
 };
 
@@ -71,8 +76,10 @@ std::optional<int> read_arguments(RunArguments& arguments, const std::string& ki
   app.add_option("--jobs", arguments.jobs, "runs at once; --threads are shared among them")
       ->capture_default_str()
       ->configurable(false);
+  add_submit_options(app, arguments.submit);
   define_study(app, arguments.study);
   if (const auto code = parse_recipe(app, argc, argv)) return code;
+  check_submit_options(app, arguments.submit);
   for (std::string& schedule : arguments.study.schedules) schedule = with_tables_read(schedule);
   arguments.names_seeds = app.count("--seeds") > 0;
   for (const std::string_view word : std::span(argv, static_cast<std::size_t>(argc))) {
@@ -82,6 +89,8 @@ std::optional<int> read_arguments(RunArguments& arguments, const std::string& ki
                                   suite ? ", or say --schedules" : ""));
   }
   expect_kind(arguments.study, kind);
+  if (arguments.jobs > 1 && !arguments.submit.to.empty())
+    throw UserError("--jobs is for runs on this machine; with --submit slurm say --array-limit");
   if (arguments.jobs < 1) throw UserError(fmt::format("jobs is {}; expected 1 or more", arguments.jobs));
   return std::nullopt;
 }
@@ -97,6 +106,7 @@ int run_study(const char* kind, int argc, char** argv) {
   const StudyFolder folder(arguments.out, study);
   if (folder.seeds_before() > 0 && folder.seeds_before() < study.seeds)
     fmt::print("the study grows from {} to {} seeds\n", folder.seeds_before(), study.seeds);
+  if (!arguments.submit.to.empty()) return submit(arguments.submit, study, arguments.out), 0;
   const std::vector<Member> all = members(study);
   const RunnerEnd end =
       run_members(all, arguments.out,
@@ -156,12 +166,36 @@ int member_command(int argc, char** argv) {
 int status_command(int argc, char** argv) {
   std::string folder;
   bool json = false;
-  CLI::App app("Where a study stands: each run's state and progress, and the time left.", "study status");
+  CLI::App app(
+      "Where a study stands: each run's state and progress, and the time left.\n"
+      "\n"
+      "Told from the run folders, whichever machine trains; of a study that was submitted to SLURM also from "
+      "its queue.",
+      "study status");
   app.add_option("DIR", folder, "folder of the study")->required();
   app.add_flag("--json", json, "print JSON");
   if (const auto code = parse(app, argc, argv)) return *code;
-  const std::vector<MemberStatus> status = read_status(members(read_study(folder)), folder);
+  std::vector<MemberStatus> status = read_status(members(read_study(folder)), folder);
+  const SlurmQueue queue = ask_squeue(folder, status.size());
+  if (!queue.problem.empty()) fmt::print(stderr, "note: {}\n", queue.problem);
+  add_queue(status, queue);
   fmt::print("{}", json ? to_json(status).dump(2) + "\n" : status_text(status));
+  return 0;
+}
+
+int cancel_command(int argc, char** argv) {
+  std::string folder;
+  CLI::App app(
+      "End the jobs of a study that was submitted to SLURM: what runs saves, and is not queued again.\n"
+      "\n"
+      "The command that submitted it goes on with it later.",
+      "study cancel");
+  app.add_option("DIR", folder, "folder of the study")->required();
+  if (const auto code = parse(app, argc, argv)) return *code;
+  const std::vector<std::int64_t> jobs = cancel_in_slurm(read_study(folder), folder);
+  fmt::print("{}\n", jobs.empty() ? "no job of this study is in the queue"
+                                  : fmt::format("cancelled job {}; its runs save what they have",
+                                                fmt::join(jobs, ", ")));
   return 0;
 }
 
@@ -196,6 +230,7 @@ std::span<const Command> study_commands() {
       Command{"landscape", landscape_command, "the loss around trained weights", {}},
       Command{"member", member_command, "one run of a study, for a scheduler", {}},
       Command{"status", status_command, "where a study stands", {}},
+      Command{"cancel", cancel_command, "end the jobs of a study that was submitted", {}},
       Command{"analyze", analyze_command, "what came out of a study", {}},
   };
   return kCommands;

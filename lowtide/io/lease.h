@@ -19,7 +19,8 @@ struct LeaseHolder {
   std::int64_t pid = 0;
   std::int64_t started = 0;  // in ticks since the machine started: process numbers are given again
   std::int64_t serial = 0;   // of the leases of one process
-  std::string host, job;     // for people; the job of a scheduler, where there is one
+  std::string host{};        // this and the next for people
+  std::string job{};         // of a scheduler, where there is one
 
   bool operator==(const LeaseHolder&) const = default;
 };

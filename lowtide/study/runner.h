@@ -16,7 +16,7 @@ struct RunnerOptions {
   int jobs = 1;
   int threads = 0;                                             // in all, shared by the jobs; 0: all cores
   std::function<void(const std::string&)> say = [](auto&) {};  // a line for people
-  std::optional<std::size_t> only;                             // this member, and no other
+  std::optional<std::size_t> only{};                           // this member, and no other
   std::filesystem::path vmstat = "/proc/vmstat";  // counts the processes that the kernel ended for memory
 };
 

@@ -114,7 +114,7 @@ TEST_F(StudyProgram, StoppedByASignalItGoesOnToTheSameResult) {
   EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.text;
   EXPECT_TRUE(contains(stopped.text, "stopped; continue with: lowtide study suite --study"));
   EXPECT_FALSE(checkpoint_steps(RunPaths{out / "CR-seed1"}).empty());
-  EXPECT_TRUE(contains(run({"study", "status", out.string()}).text, "interrupted"));
+  EXPECT_TRUE(contains(run({"study", "status", out.string()}).text, "saved"));
   const Finished resumed =
       run({"study", "suite", "--study", (out / "study.toml").string(), "--out", out.string()});
   ASSERT_EQ(resumed.code, 0) << resumed.text;
@@ -141,8 +141,9 @@ TEST_F(StudyProgram, MembersOneByOneGiveTheBytesOfTheWholeStudy) {
   const std::vector<std::string> length{"--seeds", "1", "--steps", "300", "--checkpoint-every", "0"};
   ASSERT_EQ(run(suite("whole", length)).code, 0);
   const fs::path out = folder_ / "apart";
-  fs::create_directories(out);
-  fs::copy(folder_ / "whole/study.toml", out / "study.toml");
+  std::vector<std::string> laid_out = length;
+  laid_out.insert(laid_out.end(), {"--submit", "none"});
+  EXPECT_TRUE(contains(run(suite("apart", laid_out)).text, "holds a study of 2 runs", "INDEX, from 0 to 1"));
   const fs::path log = folder_ / "member.log";
   Child preempted(LOWTIDE_PROGRAM, {"study", "member", out.string(), "0"}, log);
   const RunPaths first{out / "CR-seed1"};
@@ -299,6 +300,12 @@ TEST_F(StudyProgram, MistakesAreOneLineAndExitCode2) {
   expect_mistake({"study", "suite", "--recipe", recipe, "--out", out, "--jobs", "0"}, "jobs is 0");
   expect_mistake({"study", "suite", "--recipe", recipe, "--out", folder_.path().string()},
                  "holds other things");
+  expect_mistake({"study", "suite", "--recipe", recipe, "--out", out, "--time", "60"}, "add --submit slurm");
+  expect_mistake({"study", "suite", "--recipe", recipe, "--out", out, "--submit", "slum"},
+                 "did you mean 'slurm'?");
+  expect_mistake({"study", "suite", "--recipe", recipe, "--out", out, "--submit", "none", "--jobs", "2"},
+                 "--jobs is for runs on this machine");
+  expect_mistake({"range-test", "--recipe", recipe, "--submit", "none"}, "--submit needs --out");
   expect_mistake({"study", "critical", "--recipe", recipe, "--out", out}, "--deficits, or a --window");
   expect_mistake({"study", "status", folder_.path().string()}, "no study.toml");
   expect_mistake({"study", "analyze", "/nowhere"}, "no study.toml");
@@ -317,6 +324,7 @@ TEST_F(StudyProgram, Help) {
                                                   {"study", "landscape", "--help"},
                                                   {"study", "member", "--help"},
                                                   {"study", "status", "--help"},
+                                                  {"study", "cancel", "--help"},
                                                   {"study", "analyze", "--help"},
                                                   {"range-test", "--help"},
                                                   {"advise", "--help"}};

@@ -112,7 +112,7 @@ TEST_F(Runner, SigtermIsPassedOnAndTheNextCommandGoesOn) {
   EXPECT_FALSE(fs::exists(folder_ / "d"));                   // nothing new is started
   const std::vector<MemberStatus> after = status();
   EXPECT_EQ(after[0].state, MemberState::kDone);
-  EXPECT_EQ(after[1].state, MemberState::kInterrupted);
+  EXPECT_EQ(after[1].state, MemberState::kSaved);
   EXPECT_EQ(after[1].step, 30);  // where it will go on: its checkpoint
   EXPECT_EQ(after[3].state, MemberState::kWaiting);
   const RunnerEnd end = run({"a", "waits-b", "late-c", "d"}, 2);
@@ -136,7 +136,8 @@ TEST_F(Runner, OneThatAnotherProcessTrainsIsLeftToIt) {
 
 // A process on another machine: whether it lives is for training to find out, which refuses.
 TEST_F(Runner, OneThatIsRefusedForALeaseHasNotFailed) {
-  LeaseHolder other{.boot = "another", .pid = 812, .host = "node7", .job = "4711_3"};
+  const LeaseHolder other{
+      .boot = "another", .pid_namespace = "pid:[1]", .pid = 812, .host = "node7", .job = "4711_3"};
   make_folders(folder_ / "fails");
   std::ofstream(folder_ / "fails/run.lease") << to_text(other);
   const RunnerEnd end = run({"fails"});

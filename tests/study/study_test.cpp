@@ -125,7 +125,11 @@ TEST(Study, ItsFileGivesItBack) {
 }
 
 TEST(Study, ARangeTestIsOneToo) {
-  Study study{.kind = Study::kRangeTest, .window = 25, .test_steps = 200, .threshold = 0.02};
+  Study study;
+  study.kind = Study::kRangeTest;
+  study.test_steps = 200;
+  study.window = 25;
+  study.threshold = 0.02;
   study.recipe.data.dir = "data";
   study.recipe.training.steps = 40;
   study.recipe.precision.bits = "3:5";
