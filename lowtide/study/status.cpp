@@ -43,9 +43,9 @@ std::string trimmed(std::string text) {
 // The last line of metrics, for how far it got and how long it took.
 void read_progress(MemberStatus& status, const RunPaths& run) {
   if (!file_exists(run.metrics())) return;
-  for (const LoggedLine& line : read_logged_lines(run.metrics())) {
-    status.step = line.step.value_or(status.step);
-    status.seconds = line.seconds.value_or(status.seconds);
+  if (const auto line = last_logged_line(run.metrics())) {
+    status.step = line->step.value_or(0);
+    status.seconds = line->seconds.value_or(0);
   }
 }
 
@@ -58,7 +58,10 @@ MemberStatus status_of(const Member& member, const fs::path& folder) {
     status.seconds = read_run_summary(paths.run.folder).cost.seconds;
   } else if (const auto lease = lease_state(paths.run.lease()); lease && lease->is_alive()) {
     status.state = MemberState::kRunning;
-    if (lease->who) status.note = describe(*lease->who);
+    if (lease->who) {
+      status.note = describe(*lease->who);
+      status.host = lease->who->host;
+    }
     read_progress(status, paths.run);
   } else if (file_exists(paths.failure())) {
     status.state = MemberState::kFailed;
@@ -177,6 +180,7 @@ Json to_json(const std::vector<MemberStatus>& members) {
                     {"step", member.step},
                     {"steps", member.steps},
                     {"seconds", member.seconds}});
+    if (!member.host.empty()) list.back()["host"] = member.host;
     if (!member.note.empty()) list.back()["note"] = member.note;
   }
   return list;

@@ -23,6 +23,7 @@ struct MemberStatus {
   MemberState state = MemberState::kWaiting;
   std::int64_t step = 0, steps = 0;  // done, or where it will go on; and in all
   double seconds = 0;                // so far
+  std::string host{};                // of one that runs
   std::string note{};                // why it failed; where it runs; what it waits for
 };
 
