@@ -7,6 +7,7 @@
 #include "lowtide/base/suggest.h"
 #include "lowtide/cost/bit_operations.h"
 #include "lowtide/study/advice.h"
+#include "lowtide/study/command.h"
 #include "lowtide/study/folder.h"
 
 namespace lowtide {
@@ -83,16 +84,6 @@ AdviceRequest request_of(const Options& options) {
     request.studies.push_back(analyse(study, scan, judge_to_choose_by(scan)));
   }
   return request;
-}
-
-// As a shell reads it back.
-std::string shell_word(const std::string& text) {
-  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+") ==
-      std::string::npos)
-    return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
 }
 
 std::string command_line(const Options& options, const Advice& advice) {

@@ -7,8 +7,11 @@
 #include "cli/commands.h"
 #include "cli/recipe_arguments.h"
 #include "cli/study_arguments.h"
+#include "cli/submit_arguments.h"
 #include "lowtide/base/error.h"
 #include "lowtide/io/standard_output.h"
+#include "lowtide/recipe/table_file.h"
+#include "lowtide/study/folder.h"
 #include "lowtide/study/range_test.h"
 
 namespace lowtide {
@@ -57,21 +60,17 @@ void apply(Recipe recipe, int lowest, const std::string& file) {
 }  // namespace
 
 int range_test_command(int argc, char** argv) {
-  Recipe recipe;
-  RangeTestOptions options;
+  constexpr RangeTestOptions kDefaults;
+  Study study;
+  study.kind = Study::kRangeTest;
+  study.test_steps = kDefaults.steps;
+  study.window = kDefaults.window;
+  study.threshold = kDefaults.threshold;
   std::string out, file;
   bool json = false;
   CLI::App app(kHelp, "range-test");
-  app.add_option("--test-steps", options.steps, "steps at each number of bits")
-      ->capture_default_str()
-      ->configurable(false);
-  app.add_option("--window", options.window, "steps that are averaged")
-      ->capture_default_str()
-      ->configurable(false);
-  app.add_option("--threshold", options.threshold,
-                 "what counts as moving: of accuracy, or a relative fall of a loss or perplexity")
-      ->capture_default_str()
-      ->configurable(false);
+  add_recipe_file(app, "--recipe,--study",
+                  "recipe file or its name, or a range test's study.toml; flags win over it");
   app.add_option("--out", out, "keep the short runs in this folder; default: a temporary one")
       ->type_name("FOLDER")
       ->configurable(false);
@@ -79,20 +78,30 @@ int range_test_command(int argc, char** argv) {
       ->type_name("FILE")
       ->configurable(false);
   app.add_flag("--json", json, "print JSON")->configurable(false);
-  add_recipe_options(app, recipe);
+  SubmitArguments submission;
+  add_submit_options(app, submission);
+  define_study(app, study);
   if (const auto code = parse_recipe(app, argc, argv)) return *code;
-  check(recipe);
-  const std::vector<Member> all = range_members(recipe, options);
+  check_submit_options(app, submission);
+  if (!submission.to.empty() && out.empty())
+    throw UserError("--submit needs --out: a folder for the runs, which all machines see");
+  expect_kind(study, Study::kRangeTest);
+  study.recipe.precision.schedule = with_tables_read(study.recipe.precision.schedule);
+  complete(study);
+  const std::vector<Member> all = members(study);
   const Workplace place(out);
-  RunnerOptions runner{.threads = recipe.running.threads};
+  const StudyFolder folder(place.path(), study);
+  if (!submission.to.empty()) return submit(submission, study, out), 0;
+  RunnerOptions runner{.threads = study.recipe.running.threads};
   if (!json && !is_standard_output(file)) runner.say = print_line;
   const RunnerEnd end = run_members(all, place.path(), runner);
   if (end.signal != 0) return 128 + end.signal;
-  const RangeTest test = read_range_test(all, place.path(), options, end.failed);
+  expect_none_elsewhere(end, all.size());
+  const RangeTest test = read_range_test(all, place.path(), range_options(study), end.failed);
   fmt::print(message_stream(file), "{}",
              json ? to_json(test).dump(2) + "\n" : "\n" + to_text(test, terminal_charset()));
   if (!test.lowest) throw UserError("the range test found no bits at which training moves");
-  if (!file.empty()) apply(recipe, *test.lowest, file);
+  if (!file.empty()) apply(study.recipe, *test.lowest, file);
   return 0;
 }
 

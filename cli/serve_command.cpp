@@ -7,6 +7,7 @@
 #include "cli/parse.h"
 #include "lowtide/io/standard_output.h"
 #include "lowtide/report/server.h"
+#include "lowtide/study/live_studies.h"
 #include "lowtide/train/signals.h"
 
 namespace lowtide {
@@ -25,6 +26,8 @@ int serve_command(int argc, char** argv) {
                  "address to listen on; the default is reached from this machine alone")
       ->capture_default_str();
   if (const auto code = parse(app, argc, argv)) return *code;
+  LiveStudies studies(options.root);
+  options.studies = [&] { return studies.look(); };
   ReportServer server(options);
   const StopSignals signals;
   std::jthread serving([&] { server.run(); });

@@ -23,6 +23,20 @@ std::int64_t steps_of(const Recipe& recipe, std::string* assumed) {
   return total_steps(recipe.training, shape.steps_per_epoch);
 }
 
+void expect_kind(const Study& study, const std::string& kind) {
+  if (study.kind == kind) return;
+  throw UserError(fmt::format("this is the file of a study of kind '{}'; run it with: lowtide {}{}",
+                              study.kind, study.kind == Study::kRangeTest ? "" : "study ", study.kind));
+}
+
+void expect_none_elsewhere(const RunnerEnd& end, std::size_t members) {
+  if (end.elsewhere.empty()) return;
+  throw UserError(fmt::format(
+      "{} of {} runs are trained elsewhere, the first, {}, by {}; give the command again when they "
+      "are done",
+      end.elsewhere.size(), members, end.elsewhere[0].name, end.elsewhere[0].writer));
+}
+
 void print_line(const std::string& line) { print_or_drop(line + "\n"); }
 
 }  // namespace lowtide

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <filesystem>
@@ -10,12 +11,14 @@
 #include "cli/parse.h"
 #include "cli/recipe_arguments.h"
 #include "cli/study_arguments.h"
+#include "cli/submit_arguments.h"
 #include "lowtide/base/error.h"
 #include "lowtide/io/standard_output.h"
 #include "lowtide/recipe/recipe_file.h"
 #include "lowtide/recipe/table_file.h"
 #include "lowtide/study/analysis.h"
 #include "lowtide/study/folder.h"
+#include "lowtide/study/slurm.h"
 #include "lowtide/study/status.h"
 
 namespace lowtide {
@@ -27,7 +30,9 @@ constexpr const char* kUsage =
     "usage: lowtide study suite --recipe FILE --out DIR       every schedule, with several seeds\n"
     "       lowtide study critical --recipe FILE --out DIR    low precision early, or in a window\n"
     "       lowtide study landscape --checkpoint RUN ...      the loss around trained weights\n"
+    "       lowtide study member DIR INDEX                    one run of a study, for a scheduler\n"
     "       lowtide study status DIR                          where a study stands\n"
+    "       lowtide study cancel DIR                          end the jobs of a study that was submitted\n"
     "       lowtide study analyze DIR                         what came out\n"
     "\n"
     "Each has --help. A study that was stopped goes on when the same command is given again; with more "
@@ -54,6 +59,7 @@ struct RunArguments {
   Study study;
   std::string out;
   int jobs = 1;
+  SubmitArguments submit;
   bool names_seeds = false;  // as a flag, or in the file
 };
 
@@ -70,8 +76,10 @@ std::optional<int> read_arguments(RunArguments& arguments, const std::string& ki
   app.add_option("--jobs", arguments.jobs, "runs at once; --threads are shared among them")
       ->capture_default_str()
       ->configurable(false);
+  add_submit_options(app, arguments.submit);
   define_study(app, arguments.study);
   if (const auto code = parse_recipe(app, argc, argv)) return code;
+  check_submit_options(app, arguments.submit);
   for (std::string& schedule : arguments.study.schedules) schedule = with_tables_read(schedule);
   arguments.names_seeds = app.count("--seeds") > 0;
   for (const std::string_view word : std::span(argv, static_cast<std::size_t>(argc))) {
@@ -80,10 +88,9 @@ std::optional<int> read_arguments(RunArguments& arguments, const std::string& ki
       throw UserError(fmt::format("study {} makes the schedules itself; leave --schedule out{}", kind,
                                   suite ? ", or say --schedules" : ""));
   }
-  if (arguments.study.kind != kind) {
-    throw UserError(fmt::format("this is the file of a study of kind '{}'; run it with: lowtide study {}",
-                                arguments.study.kind, arguments.study.kind));
-  }
+  expect_kind(arguments.study, kind);
+  if (arguments.jobs > 1 && !arguments.submit.to.empty())
+    throw UserError("--jobs is for runs on this machine; with --submit slurm say --array-limit");
   if (arguments.jobs < 1) throw UserError(fmt::format("jobs is {}; expected 1 or more", arguments.jobs));
   return std::nullopt;
 }
@@ -99,6 +106,7 @@ int run_study(const char* kind, int argc, char** argv) {
   const StudyFolder folder(arguments.out, study);
   if (folder.seeds_before() > 0 && folder.seeds_before() < study.seeds)
     fmt::print("the study grows from {} to {} seeds\n", folder.seeds_before(), study.seeds);
+  if (!arguments.submit.to.empty()) return submit(arguments.submit, study, arguments.out), 0;
   const std::vector<Member> all = members(study);
   const RunnerEnd end =
       run_members(all, arguments.out,
@@ -112,6 +120,7 @@ int run_study(const char* kind, int argc, char** argv) {
     throw UserError(fmt::format("{} of {} runs failed, the first {}: {}", end.failed.size(), all.size(),
                                 end.failed[0].name, end.failed[0].reason));
   }
+  expect_none_elsewhere(end, all.size());
   fmt::print("done; what came out: lowtide study analyze {}\n", arguments.out);
   return 0;
 }
@@ -119,15 +128,74 @@ int run_study(const char* kind, int argc, char** argv) {
 int suite_command(int argc, char** argv) { return run_study(Study::kSuite, argc, argv); }
 int critical_command(int argc, char** argv) { return run_study(Study::kCritical, argc, argv); }
 
+int member_command(int argc, char** argv) {
+  std::string folder;
+  std::int64_t index = 0;
+  CLI::App app(
+      "One run of a study, for a scheduler that starts each by itself: an array of jobs, GNU parallel, ssh.\n"
+      "\n"
+      "A run that was interrupted goes on, one that is done is left alone, one that another process trains "
+      "is refused.\n"
+      "A signal that asks to stop makes it save and end with 128 + its number: the same command goes on "
+      "later.",
+      "study member");
+  app.add_option("STUDY", folder, "folder of the study")->required()->type_name("FOLDER");
+  app.add_option("INDEX", index, "of the run, from 0 on: `study status` lists them")->required();
+  if (const auto code = parse(app, argc, argv)) return *code;
+  const Study study = read_study(folder);
+  const std::vector<Member> all = members(study);
+  if (index < 0 || index >= static_cast<std::int64_t>(all.size())) {
+    throw UserError(
+        fmt::format("{}: there is no member {}; expected 0 to {}, as `lowtide study status` lists them",
+                    folder, index, all.size() - 1));
+  }
+  const auto only = static_cast<std::size_t>(index);
+  if (file_exists(MemberPaths(folder, all[only]).run.result()))
+    return print_line(fmt::format("{} is done already", all[only].name)), 0;
+  const RunnerEnd end =
+      run_members(all, folder, {.threads = study.recipe.running.threads, .say = print_line, .only = only});
+  if (end.signal != 0) return 128 + end.signal;
+  if (!end.failed.empty()) throw UserError(fmt::format("{}: {}", all[only].name, end.failed[0].reason));
+  if (!end.elsewhere.empty()) {
+    throw UserError(fmt::format("{} is trained elsewhere already, by {}; stop that one first", all[only].name,
+                                end.elsewhere[0].writer));
+  }
+  return 0;
+}
+
 int status_command(int argc, char** argv) {
   std::string folder;
   bool json = false;
-  CLI::App app("Where a study stands: each run's state and progress, and the time left.", "study status");
+  CLI::App app(
+      "Where a study stands: each run's state and progress, and the time left.\n"
+      "\n"
+      "Told from the run folders, whichever machine trains; of a study that was submitted to SLURM also from "
+      "its queue.",
+      "study status");
   app.add_option("DIR", folder, "folder of the study")->required();
   app.add_flag("--json", json, "print JSON");
   if (const auto code = parse(app, argc, argv)) return *code;
-  const std::vector<MemberStatus> status = read_status(members(read_study(folder)), folder);
+  std::vector<MemberStatus> status = read_status(members(read_study(folder)), folder);
+  const SlurmQueue queue = ask_squeue(folder, status.size());
+  if (!queue.problem.empty()) fmt::print(stderr, "note: {}\n", queue.problem);
+  add_queue(status, queue);
   fmt::print("{}", json ? to_json(status).dump(2) + "\n" : status_text(status));
+  return 0;
+}
+
+int cancel_command(int argc, char** argv) {
+  std::string folder;
+  CLI::App app(
+      "End the jobs of a study that was submitted to SLURM: what runs saves, and is not queued again.\n"
+      "\n"
+      "The command that submitted it goes on with it later.",
+      "study cancel");
+  app.add_option("DIR", folder, "folder of the study")->required();
+  if (const auto code = parse(app, argc, argv)) return *code;
+  const std::vector<std::int64_t> jobs = cancel_in_slurm(read_study(folder), folder);
+  fmt::print("{}\n", jobs.empty() ? "no job of this study is in the queue"
+                                  : fmt::format("cancelled job {}; its runs save what they have",
+                                                fmt::join(jobs, ", ")));
   return 0;
 }
 
@@ -160,7 +228,9 @@ std::span<const Command> study_commands() {
       Command{"suite", suite_command, "every schedule, with several seeds", {}},
       Command{"critical", critical_command, "low precision early, or in a window", {}},
       Command{"landscape", landscape_command, "the loss around trained weights", {}},
+      Command{"member", member_command, "one run of a study, for a scheduler", {}},
       Command{"status", status_command, "where a study stands", {}},
+      Command{"cancel", cancel_command, "end the jobs of a study that was submitted", {}},
       Command{"analyze", analyze_command, "what came out of a study", {}},
   };
   return kCommands;

@@ -8,6 +8,7 @@
 #include "cli/recipe_arguments.h"
 #include "cli/runtime.h"
 #include "lowtide/base/error.h"
+#include "lowtide/io/standard_output.h"
 #include "lowtide/report/comparison.h"
 #include "lowtide/train/run_folder.h"
 #include "lowtide/train/run_result.h"
@@ -129,8 +130,13 @@ int train_command(int argc, char** argv) {
     fmt::print("{} is finished already\n", paths.folder.string());
     return print_result(read_stored_result(paths), paths.folder), 0;
   }
+  // A folder that is there is taken before the data is read, which may take minutes.
+  std::optional<Lease> lease;
+  if (file_exists(paths.folder))
+    lease = take_run(paths, [](const std::string& line) { print_or_drop(line + "\n"); });
   prepare_torch(arguments.recipe.running.threads);
-  const TrainingEnd end = Trainer(arguments.recipe, program_version()).run(paths.folder, arguments.resume);
+  const TrainingEnd end =
+      Trainer(arguments.recipe, program_version()).run(paths.folder, arguments.resume, std::move(lease));
   if (end.signal != 0) return 128 + end.signal;  // as shells report it
   print_result(end.result, paths.folder);
   return 0;

@@ -16,7 +16,7 @@ command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
 case "${1:-}" in
   tests)
-    packages+=(libgtest-dev libgmock-dev libbenchmark-dev clang libclang-rt-14-dev chromium groff-base strace)
+    packages+=(libgtest-dev libgmock-dev libbenchmark-dev clang libclang-rt-14-dev chromium groff-base strace slurm-wlm munge)
     ;;
   checks) packages+=(clang clang-format clang-tidy libomp-dev) ;;
 esac

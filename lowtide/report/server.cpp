@@ -131,6 +131,10 @@ void ReportServer::Implementation::route() {
   server.Get("/api/lines", [this](const httplib::Request& request, httplib::Response& response) {
     send_lines(request, response);
   });
+  server.Get("/api/studies", [this](const httplib::Request&, httplib::Response& response) {
+    send(response, options.studies().dump(-1, ' ', false, Json::error_handler_t::replace),
+         "application/json");
+  });
   server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
     if (response.body.empty()) answer(response, response.status, "there is nothing here");
   });

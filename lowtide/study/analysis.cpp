@@ -294,6 +294,11 @@ std::vector<const Setting*> winners(const Analysis& analysis) {
 }
 
 Analysis analyse(const Study& study, const RunScan& scan, Judge judge, const CostMeasure& measure) {
+  if (study.kind == Study::kRangeTest)
+    throw UserError(
+        "this is the folder of a range test; what came out tells: lowtide range-test --study "
+        "FOLDER/study.toml "
+        "--out FOLDER");
   Analysis analysis;
   analysis.study = study;
   analysis.measure = measure;

@@ -3,15 +3,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "lowtide/base/error.h"
@@ -23,26 +20,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// is_being_written() holds the lock for an instant: worth a second look.
-FileDescriptor open_locked(const fs::path& log) {
-  FileDescriptor file = open_for_writing(log, O_APPEND | O_CLOEXEC);
-  for (int attempt = 0; flock(file.number(), LOCK_EX | LOCK_NB) != 0; ++attempt) {
-    if (attempt == 20) {
-      throw UserError(
-          fmt::format("{}: another process still writes this log; wait for it to end", log.string()));
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  return file;
-}
-
 // Between fork and exec: only what POSIX calls async-signal-safe. Signals are blocked when it begins, so that
 // none is taken by the parent's handlers, which the child still has.
 [[noreturn]] void become(const char* program, char* const* arguments, int log, pid_t parent) {
   reset_stop_signals();
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(128 + SIGTERM);  // it died before it could be watched
+  prctl(PR_SET_PDEATHSIG, Child::kStopSignal);
+  if (getppid() != parent) _exit(128 + Child::kStopSignal);  // it died before it could be watched
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   dup2(log, STDOUT_FILENO);
@@ -61,7 +45,7 @@ FileDescriptor open_locked(const fs::path& log) {
 }  // namespace
 
 Child::Child(const fs::path& program, const std::vector<std::string>& arguments, const fs::path& log) {
-  const FileDescriptor file = open_locked(log);
+  const FileDescriptor file = open_for_writing(log, O_APPEND);
   const std::string path = program.string();
   std::vector<char*> argv{const_cast<char*>("lowtide")};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -104,12 +88,6 @@ std::optional<int> Child::ended() {
 
 void Child::send(int signal) const {
   if (pid_ > 0) kill(pid_, signal);
-}
-
-bool is_being_written(const fs::path& log) {
-  if (!file_exists(log)) return false;
-  const FileDescriptor file = open_for_reading(log);
-  return flock(file.number(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 }  // namespace lowtide

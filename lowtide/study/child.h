@@ -1,5 +1,6 @@
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <filesystem>
@@ -11,13 +12,11 @@ namespace lowtide {
 
 // A program in a process of its own, with its output added to a log.
 //
-// It is in a process group of its own: a Ctrl-C at the terminal reaches this process alone, which passes it
-// on once (training takes a second one as an order to end without saving). If this process dies, the child
-// gets a SIGTERM. The log is locked (flock) as long as the child lives, whatever becomes of this process: so
-// others can tell.
+// It is in a process group of its own: a Ctrl-C at the terminal reaches this process alone, which passes it on by stop(). If
+// this process dies, the child is told in the same way.
 class Child {
  public:
-  // UserError where the log cannot be written, or another child still writes to it.
+  // UserError where the log cannot be written.
   Child(const std::filesystem::path& program, const std::vector<std::string>& arguments,
         const std::filesystem::path& log);
   // One that still runs is told to end, by SIGTERM, and waited for.
@@ -34,12 +33,15 @@ class Child {
 
   void send(int signal) const;
 
+  // Asks it to save and end, by a signal of which training takes any number for one request: a scheduler may have told every
+  // process of a job by itself, and training takes a second SIGTERM or SIGINT as an order to end without saving.
+  void stop() const { send(kStopSignal); }
+
+  static constexpr int kStopSignal = SIGUSR1;
+
  private:
   pid_t pid_ = -1;
   int killed_by_ = 0;
 };
-
-// Whether a child writes to this log now.
-bool is_being_written(const std::filesystem::path& log);
 
 }  // namespace lowtide

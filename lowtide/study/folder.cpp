@@ -1,13 +1,11 @@
 #include "lowtide/study/folder.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "lowtide/base/error.h"
+#include "lowtide/io/file.h"
 #include "lowtide/recipe/recipe_file.h"
 
 namespace lowtide {
@@ -63,11 +61,7 @@ StudyFolder::StudyFolder(const fs::path& folder, const Study& study) {
                                 folder.string()));
   }
   make_folders(folder);
-  lock_ = open_for_writing(folder / "study.lock", O_CLOEXEC);
-  if (flock(lock_.number(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) throw cannot_write(folder / "study.lock", errno);
-    throw UserError(fmt::format("{}: another process runs this study", folder.string()));
-  }
+  lease_.emplace(folder / "study.lease", LeaseOptions{.taken = "another process runs this study"});
   if (seeds_before_ != study.seeds) write_atomically(study_file(folder), to_toml(study));
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
-#include "lowtide/io/file.h"
+#include "lowtide/io/lease.h"
 #include "lowtide/study/study.h"
 #include "lowtide/train/run_folder.h"
 
@@ -28,7 +29,7 @@ class StudyFolder {
   std::int64_t seeds_before() const { return seeds_before_; }  // 0 where no run has begun
 
  private:
-  FileDescriptor lock_;
+  std::optional<Lease> lease_;
   std::int64_t seeds_before_ = 0;
 };
 

@@ -77,6 +77,10 @@ std::string choice_text(const RangeTest& test) {
 
 }  // namespace
 
+RangeTestOptions range_options(const Study& study) {
+  return {.steps = study.test_steps, .window = study.window, .threshold = study.threshold};
+}
+
 std::vector<Member> range_members(const Recipe& recipe, const RangeTestOptions& options) {
   check(options);
   PrecisionOptions ranges = recipe.precision;

@@ -33,6 +33,8 @@ struct RangeTest {
   std::optional<int> lowest;  // the choice for q_min
 };
 
+RangeTestOptions range_options(const Study& study);
+
 // Short runs at static bits, from 2 to the recipe's highest, as its training begins: the rate does not decay.
 std::vector<Member> range_members(const Recipe& recipe, const RangeTestOptions& options);
 

@@ -12,6 +12,7 @@
 
 #include "lowtide/base/cpus.h"
 #include "lowtide/base/error.h"
+#include "lowtide/io/lease.h"
 #include "lowtide/report/comparison.h"
 #include "lowtide/study/child.h"
 #include "lowtide/study/folder.h"
@@ -61,7 +62,9 @@ class Runner {
       : members_(members),
         folder_(folder),
         options_(options),
-        slots_(static_cast<std::size_t>(options.jobs)) {}
+        slots_(static_cast<std::size_t>(options.jobs)),
+        next_(options.only.value_or(0)),
+        last_(options.only ? *options.only + 1 : members.size()) {}
 
   RunnerEnd run() {
     const StopSignals signals;
@@ -89,11 +92,16 @@ class Runner {
   MemberPaths paths(std::size_t member) const { return {folder_, members_[member]}; }
 
   void start_next(Slot& slot) {
-    for (; next_ < members_.size() && !slot.child; ++next_) {
+    for (; next_ < last_ && !slot.child; ++next_) {
       if (file_exists(paths(next_).run.result())) continue;
       slot.member = next_;
       try {
-        start(slot);
+        if (const auto lease = lease_state(paths(next_).run.lease());
+            lease && lease->holder == LeaseState::Holder::kAlive) {
+          leave(next_, *lease);
+        } else {
+          start(slot);
+        }
       } catch (const UserError& error) {
         fail(next_, error.what());
       }
@@ -132,8 +140,10 @@ class Runner {
     const MemberPaths place = paths(slot.member);
     if (*code == 0 && file_exists(place.run.result())) {
       finish(slot.member);
-    } else if (end_.signal != 0 && *code == 128 + end_.signal) {
+    } else if (end_.signal != 0 && is_stopped(*code)) {
       say(slot.member, "stopped");
+    } else if (const auto lease = lease_state(place.run.lease()); lease && lease->is_alive()) {
+      leave(slot.member, *lease);
     } else {
       const std::string said = last_line(place.log(), slot.log_start);
       fail(slot.member, killed_by != 0 ? fmt::format("{}; {}{}", death_of(slot, killed_by),
@@ -141,6 +151,9 @@ class Runner {
                                        : fmt::format("{}; {}", said, end_of(*code)));
     }
   }
+
+  // By the signal that was passed on, or by the one that this process had too.
+  bool is_stopped(int code) const { return code == 128 + end_.signal || code == 128 + Child::kStopSignal; }
 
   // Of one that a signal ended. The kernel ends a process for want of memory by SIGKILL, as others may too.
   std::string death_of(const Slot& slot, int signal) const {
@@ -176,11 +189,17 @@ class Runner {
     end_.failed.push_back({members_[member].name, reason});
   }
 
+  void leave(std::size_t member, const LeaseState& lease) {
+    const std::string writer = lease.who ? describe(*lease.who) : "a process that its lease does not name";
+    say(member, "is trained elsewhere: " + writer);
+    end_.elsewhere.push_back({members_[member].name, writer});
+  }
+
   void stop(int signal) {
     end_.signal = signal;
     options_.say("stopping: the runs save what they have");
     for (const Slot& slot : slots_) {
-      if (slot.child) slot.child->send(signal);
+      if (slot.child) slot.child->stop();
     }
   }
 
@@ -193,7 +212,7 @@ class Runner {
   const fs::path folder_;
   const RunnerOptions options_;
   std::vector<Slot> slots_;
-  std::size_t next_ = 0;
+  std::size_t next_, last_;  // to start, and where that ends
   RunnerEnd end_;
 };
 

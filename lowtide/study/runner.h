@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct RunnerOptions {
   int jobs = 1;
   int threads = 0;                                             // in all, shared by the jobs; 0: all cores
   std::function<void(const std::string&)> say = [](auto&) {};  // a line for people
+  std::optional<std::size_t> only{};                           // this member, and no other
   std::filesystem::path vmstat = "/proc/vmstat";  // counts the processes that the kernel ended for memory
 };
 
@@ -22,15 +24,20 @@ struct FailedMember {
   std::string name, reason;
 };
 
+struct MemberElsewhere {
+  std::string name, writer;  // the process that trains it
+};
+
 struct RunnerEnd {
   int signal = 0;  // what stopped it; the rest waits
   std::vector<FailedMember> failed;
+  std::vector<MemberElsewhere> elsewhere;
 };
 
 // Trains every member that has no result yet, from its last checkpoint where there is one: `jobs` at a time,
-// each a process of `program train`. One that fails is noted and the rest go on. Signals that ask to
-// stop (kStopSignals) are passed on to the processes, which save; a second SIGTERM or SIGINT ends this process at
-// once, and they save all the same.
+// each a process of `program train`, which holds the run's lease. One that another process trains already is left to it. One
+// that fails is noted and the rest go on. Signals that ask to stop (kStopSignals) are passed on to the processes, which save; a
+// second SIGTERM or SIGINT ends this process at once, and they save all the same.
 RunnerEnd run_members(const std::vector<Member>& members, const std::filesystem::path& folder,
                       const RunnerOptions& options);
 

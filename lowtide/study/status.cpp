@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "lowtide/base/error.h"
+#include "lowtide/io/lease.h"
 #include "lowtide/report/comparison.h"
 #include "lowtide/report/run_search.h"
-#include "lowtide/study/child.h"
 #include "lowtide/study/folder.h"
 #include "lowtide/train/metrics_line.h"
 #include "lowtide/train/progress.h"
@@ -25,8 +25,8 @@ std::string name_of(MemberState state) {
       return "done";
     case MemberState::kRunning:
       return "running";
-    case MemberState::kInterrupted:
-      return "interrupted";
+    case MemberState::kSaved:
+      return "saved";
     case MemberState::kFailed:
       return "failed";
     case MemberState::kWaiting:
@@ -43,9 +43,9 @@ std::string trimmed(std::string text) {
 // The last line of metrics, for how far it got and how long it took.
 void read_progress(MemberStatus& status, const RunPaths& run) {
   if (!file_exists(run.metrics())) return;
-  for (const LoggedLine& line : read_logged_lines(run.metrics())) {
-    status.step = line.step.value_or(status.step);
-    status.seconds = line.seconds.value_or(status.seconds);
+  if (const auto line = last_logged_line(run.metrics())) {
+    status.step = line->step.value_or(0);
+    status.seconds = line->seconds.value_or(0);
   }
 }
 
@@ -56,18 +56,23 @@ MemberStatus status_of(const Member& member, const fs::path& folder) {
     status.state = MemberState::kDone;
     status.step = status.steps;
     status.seconds = read_run_summary(paths.run.folder).cost.seconds;
-  } else if (is_being_written(paths.log())) {
+  } else if (const auto lease = lease_state(paths.run.lease()); lease && lease->is_alive()) {
     status.state = MemberState::kRunning;
+    if (lease->who) {
+      status.note = describe(*lease->who);
+      status.host = lease->who->host;
+    }
     read_progress(status, paths.run);
   } else if (file_exists(paths.failure())) {
     status.state = MemberState::kFailed;
     read_progress(status, paths.run);
     status.note = trimmed(read_text_file(paths.failure()));
   } else if (file_exists(paths.run.run())) {
-    status.state = MemberState::kInterrupted;
     read_progress(status, paths.run);
+    // One that was killed before its first checkpoint begins again.
     const std::vector<std::int64_t> checkpoints = checkpoint_steps(paths.run);
     status.step = checkpoints.empty() ? 0 : checkpoints.back();
+    if (!checkpoints.empty()) status.state = MemberState::kSaved;
   }
   return status;
 }
@@ -99,6 +104,31 @@ std::vector<MemberStatus> read_status(const std::vector<Member>& members, const 
   return result;
 }
 
+void add_queue(std::vector<MemberStatus>& members, const SlurmQueue& queue) {
+  if (!queue.is_known) return;
+  const auto is_waiting = [](MemberState state) {
+    return state == MemberState::kSaved || state == MemberState::kWaiting;
+  };
+  std::vector<bool> queued(members.size());
+  for (const SlurmTask& task : queue.tasks) {
+    MemberStatus& member = members[task.index];
+    queued[task.index] = true;
+    if (member.state == MemberState::kDone || member.state == MemberState::kRunning) continue;
+    if (task.state == "RUNNING") {
+      member.state = MemberState::kRunning;
+      member.note = fmt::format("job {} starts on {}", task.name(), task.nodes);
+      continue;
+    }
+    if (member.state == MemberState::kFailed) member.state = MemberState::kWaiting;  // it is tried again
+    member.note = task.state == "PENDING" ? fmt::format("job {} is queued ({})", task.name(), task.reason)
+                                          : fmt::format("job {}: {}", task.name(), task.state);
+  }
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (!queued[i] && is_waiting(members[i].state))
+      members[i].note = "not in the queue: submit the study again";
+  }
+}
+
 double seconds_left(const std::vector<MemberStatus>& members, int at_once) {
   double steps = 0;
   std::int64_t unfinished = 0;
@@ -116,20 +146,20 @@ double seconds_left(const std::vector<MemberStatus>& members, int at_once) {
 std::string status_text(const std::vector<MemberStatus>& members) {
   std::size_t width = 6;
   for (const MemberStatus& member : members) width = std::max(width, member.name.size());
-  std::string text =
-      fmt::format("{:<{}}  {:<11}  {:>17}  {:>12}\n", "member", width, "state", "steps", "time");
+  std::string text = fmt::format("{:>5}  {:<{}}  {:<7}  {:>17}  {:>12}\n", "index", "member", width, "state",
+                                 "steps", "time");
   for (const MemberStatus& member : members) {
     const std::string steps = member.step > 0 || member.state == MemberState::kRunning
                                   ? fmt::format("{}/{}", member.step, member.steps)
                                   : "";
     const std::string time = member.seconds > 0 ? duration_text(member.seconds) : "";
-    text += trimmed(fmt::format("{:<{}}  {:<11}  {:>17}  {:>12}  {}", member.name, width,
-                                name_of(member.state), steps, time, member.note)) +
+    text += trimmed(fmt::format("{:>5}  {:<{}}  {:<7}  {:>17}  {:>12}  {}", &member - members.data(),
+                                member.name, width, name_of(member.state), steps, time, member.note)) +
             "\n";
   }
   text += "\n";
   int running = 0;
-  for (const MemberState state : {MemberState::kDone, MemberState::kRunning, MemberState::kInterrupted,
+  for (const MemberState state : {MemberState::kDone, MemberState::kRunning, MemberState::kSaved,
                                   MemberState::kFailed, MemberState::kWaiting}) {
     const auto count = std::count_if(members.begin(), members.end(),
                                      [&](const MemberStatus& member) { return member.state == state; });
@@ -144,11 +174,13 @@ std::string status_text(const std::vector<MemberStatus>& members) {
 Json to_json(const std::vector<MemberStatus>& members) {
   Json list = Json::array();
   for (const MemberStatus& member : members) {
-    list.push_back({{"member", member.name},
+    list.push_back({{"index", list.size()},
+                    {"member", member.name},
                     {"state", name_of(member.state)},
                     {"step", member.step},
                     {"steps", member.steps},
                     {"seconds", member.seconds}});
+    if (!member.host.empty()) list.back()["host"] = member.host;
     if (!member.note.empty()) list.back()["note"] = member.note;
   }
   return list;

@@ -13,6 +13,7 @@
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/schedule/schedule.h"
 #include "lowtide/schedule/text.h"
+#include "lowtide/study/range_test.h"
 #include "lowtide/train/learning_rate.h"
 
 namespace lowtide {
@@ -133,6 +134,14 @@ void complete_critical(Study& study) {
   sort_unique(study.starts);
 }
 
+void check_range_test(Study& study) {
+  expect(study.schedules.empty() && study.deficits.empty() && study.starts.empty(),
+         "a range test has its own schedules; leave schedules, deficits and starts out");
+  study.seeds = 1;
+  check(study.recipe);
+  range_members(study.recipe, range_options(study));
+}
+
 // Those of one seed: the others differ in nothing that is checked.
 void check_members(const Study& study) {
   std::set<std::string> names;
@@ -148,6 +157,10 @@ void check_members(const Study& study) {
 // The study's own part of its file.
 Json varied(const Study& study) {
   Json json{{"kind", study.kind}};
+  if (study.kind == Study::kRangeTest) {
+    json.update({{"test-steps", study.test_steps}, {"window", study.window}, {"threshold", study.threshold}});
+    return json;
+  }
   if (study.kind == Study::kSuite) json["schedules"] = study.schedules;
   if (!study.deficits.empty()) json["deficits"] = study.deficits;
   if (!study.starts.empty()) {
@@ -163,26 +176,41 @@ Json varied(const Study& study) {
 void define_study(CLI::App& app, Study& study) {
   app.option_defaults()->group("Study");
   app.add_option("--kind", study.kind, "")->group("");  // in files alone
-  if (study.kind != Study::kCritical) {
+  const auto is_of = [&](const char* kind) { return study.kind.empty() || study.kind == kind; };
+  if (is_of(Study::kSuite)) {
     app.add_option("--schedules", study.schedules,
                    "all (the ten, static, fp32), or names: CR,RR,static; or whole lines");
   }
-  if (study.kind != Study::kSuite) {
+  if (is_of(Study::kCritical)) {
     app.add_option("--deficits", study.deficits,
                    "steps at the lowest bits, each before a normal training: 0,500,1000")
         ->delimiter(',');
     app.add_option("--window", study.window, "or steps at the lowest bits within the normal training ...");
     app.add_option("--starts", study.starts, "... from each of these steps on: 0,500,1000")->delimiter(',');
   }
-  app.add_option("--seeds", study.seeds, "how many: the recipe's seed and those that follow it")
-      ->capture_default_str();
+  if (is_of(Study::kRangeTest)) {
+    app.add_option("--test-steps", study.test_steps, "steps at each number of bits")->capture_default_str();
+    // In a file that may be of any kind the key is there already.
+    if (!study.kind.empty())
+      app.add_option("--window", study.window, "steps that are averaged")->capture_default_str();
+    app.add_option("--threshold", study.threshold,
+                   "what counts as moving: of accuracy, or a relative fall of a loss or perplexity")
+        ->capture_default_str();
+  }
+  if (study.kind != Study::kRangeTest) {
+    app.add_option("--seeds", study.seeds, "how many: the recipe's seed and those that follow it")
+        ->capture_default_str();
+  }
   define_recipe(app, study.recipe);
 }
 
 void complete(Study& study) {
   Recipe& recipe = study.recipe;
+  if (study.kind == Study::kRangeTest) return check_range_test(study);
   expect(study.kind == Study::kSuite || study.kind == Study::kCritical,
-         fmt::format("kind is {}; expected suite or critical", lowtide::quoted(study.kind)));
+         fmt::format("kind is {}; expected suite, critical or range-test", lowtide::quoted(study.kind)));
+  expect(study.test_steps == 0 && study.threshold == 0,
+         "test-steps and threshold are a range test's; leave them out");
   expect(
       !is_line(recipe.precision.schedule),
       fmt::format(
@@ -257,6 +285,7 @@ std::vector<std::string> differences(const Study& a, const Study& b) {
 }
 
 std::vector<Member> members(const Study& study) {
+  if (study.kind == Study::kRangeTest) return range_members(study.recipe, range_options(study));
   std::vector<Member> result;
   for (std::int64_t i = 0; i < study.seeds; ++i) {
     Recipe recipe = study.recipe;

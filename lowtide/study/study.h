@@ -16,18 +16,21 @@ class App;
 namespace lowtide {
 
 // What a study is: a recipe, what is varied, and how many seeds. Each member but the recipe is a flag of
-// `lowtide study suite` or `critical` and a key of the study's file, which is a recipe file with these keys
+// `lowtide study suite`, `study critical` or `range-test` and a key of the study's file, which is a recipe file with these keys
 // added.
 struct Study {
   static constexpr const char* kSuite = "suite";
   static constexpr const char* kCritical = "critical";
+  static constexpr const char* kRangeTest = "range-test";
 
   std::string kind;
   std::vector<std::string> schedules;  // suite: names, or whole lines
   std::vector<std::int64_t> deficits;  // critical, in steps from the first; the normal training follows
-  std::int64_t window = 0;             // or critical, a deficit of this length …
-  std::vector<std::int64_t> starts;    // … at each of these steps within the normal training
-  std::int64_t seeds = 3;              // the recipe's, and those that follow it
+  std::int64_t window = 0;  // or critical, a deficit of this length … (range-test: steps that are averaged)
+  std::vector<std::int64_t> starts;  // … at each of these steps within the normal training
+  std::int64_t test_steps = 0;       // range-test, at each number of bits
+  double threshold = 0;              // range-test: what counts as moving
+  std::int64_t seeds = 3;            // the recipe's, and those that follow it; a range test has that one
   Recipe recipe;
 };
 
@@ -50,8 +53,8 @@ Json determining_keys(const Study& study);
 struct Member {
   std::string name;     // of its folder: RR-seed1, deficit-500-seed2
   std::string setting;  // what is varied, the same for all seeds: RR, deficit 500
-  std::optional<std::int64_t>
-      at;  // critical: the deficit's length, or the window's start; not for the one without
+  // critical: the deficit's length, or the window's start; not for the one without. range-test: the bits.
+  std::optional<std::int64_t> at;
   Recipe recipe;
 };
 

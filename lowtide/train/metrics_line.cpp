@@ -1,6 +1,10 @@
 #include "lowtide/train/metrics_line.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 
 #include "lowtide/base/error.h"
 #include "lowtide/io/jsonl.h"
@@ -62,6 +66,23 @@ std::vector<LoggedLine> read_logged_lines(const std::filesystem::path& file) {
   std::vector<LoggedLine> lines;
   for (const Json& line : read_jsonl(file).lines) lines.push_back(logged_line(line, file.string()));
   return lines;
+}
+
+std::optional<LoggedLine> last_logged_line(const std::filesystem::path& file) {
+  constexpr off_t kTail = 65536;  // a hundred lines and more
+  const FileDescriptor opened = open_for_reading(file);
+  const off_t size = ::lseek(opened.number(), 0, SEEK_END);
+  const off_t from = std::max<off_t>(0, size - kTail);
+  std::string text(static_cast<std::size_t>(std::max<off_t>(0, size - from)), '\0');
+  const ssize_t got = ::pread(opened.number(), text.data(), text.size(), from);
+  if (size < 0 || got < 0) throw cannot_read(file, errno);
+  text.resize(static_cast<std::size_t>(got));
+  const auto end = text.rfind('\n');
+  if (end == std::string::npos) return std::nullopt;
+  const auto before = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
+  const auto begin = before == std::string::npos ? 0 : before + 1;
+  const Jsonl last = parse_jsonl(text.substr(begin, end + 1 - begin), file.string());
+  return logged_line(last.lines.at(0), file.string());
 }
 
 }  // namespace lowtide

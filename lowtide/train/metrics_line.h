@@ -62,5 +62,7 @@ struct LoggedLine {
 // UserError, beginning with `name`, for a step that is not a whole number.
 LoggedLine logged_line(const Json& json, const std::string& name);
 std::vector<LoggedLine> read_logged_lines(const std::filesystem::path& file);
+// The last whole line, read from the file's end. Nothing where there is none.
+std::optional<LoggedLine> last_logged_line(const std::filesystem::path& file);
 
 }  // namespace lowtide

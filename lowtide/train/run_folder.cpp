@@ -1,11 +1,8 @@
 #include "lowtide/train/run_folder.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <system_error>
 
@@ -24,15 +21,6 @@ constexpr std::string_view kCheckpointSuffix = ".safetensors";
 
 std::string checkpoint_name(std::int64_t step) {
   return fmt::format("{}{:08}{}", kCheckpointPrefix, step, kCheckpointSuffix);
-}
-
-FileDescriptor take_lock(const RunPaths& paths) {
-  FileDescriptor lock = open_for_writing(paths.lock(), O_CLOEXEC);
-  if (flock(lock.number(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) throw cannot_write(paths.lock(), errno);
-    throw UserError(fmt::format("{}: another process is writing this run", paths.folder.string()));
-  }
-  return lock;
 }
 
 }  // namespace
@@ -84,9 +72,14 @@ Recipe read_run_recipe(const RunPaths& paths) {
   return recipe_from_json(run.value("recipe", Json()), paths.run().string());
 }
 
-RunFolder::RunFolder(const fs::path& folder, FileDescriptor lock) : paths_{folder}, lock_(std::move(lock)) {}
+Lease take_run(const RunPaths& paths, const std::function<void(const std::string&)>& say) {
+  return Lease(paths.lease(), {.taken = "another process is writing this run", .say = say});
+}
 
-RunFolder RunFolder::create(const fs::path& folder, const Json& run) {
+RunFolder::RunFolder(const RunPaths& paths, std::optional<Lease> lease)
+    : paths_(paths), lease_(lease ? std::move(*lease) : take_run(paths)) {}
+
+RunFolder RunFolder::create(const fs::path& folder, const Json& run, std::optional<Lease> lease) {
   const RunPaths paths{folder};
   if (has_begun(paths)) {
     throw UserError(fmt::format(
@@ -94,17 +87,17 @@ RunFolder RunFolder::create(const fs::path& folder, const Json& run) {
         file_exists(paths.run()) ? "; continue it with --resume" : ", which lacks its run.json: mend that"));
   }
   make_folders(paths.checkpoints());
-  RunFolder result(folder, take_lock(paths));
+  RunFolder result(paths, std::move(lease));
   write_atomically(paths.run(), run.dump(2) + "\n");
   result.metrics_.emplace(paths.metrics());
   result.events_ = std::make_unique<EventWriter>(folder);
   return result;
 }
 
-RunFolder RunFolder::resume(const fs::path& folder, std::int64_t step) {
+RunFolder RunFolder::resume(const fs::path& folder, std::int64_t step, std::optional<Lease> lease) {
   const RunPaths paths{folder};
   make_folders(paths.checkpoints());
-  RunFolder result(folder, take_lock(paths));
+  RunFolder result(paths, std::move(lease));
   if (file_exists(paths.metrics())) {
     truncate_jsonl(paths.metrics(), [&](const Json& json) {
       const LoggedLine line = logged_line(json, paths.metrics().string());
@@ -155,6 +148,7 @@ std::optional<std::string> RunFolder::change_device(const Recipe& recipe, std::i
 }
 
 void RunFolder::append(const Json& line, Split split) {
+  expect_held();
   metrics_->append(line);
   for (const auto& [key, value] : line.items()) {
     if (value.is_number() && key != kStepKey)
@@ -164,6 +158,7 @@ void RunFolder::append(const Json& line, Split split) {
 }
 
 void RunFolder::write_result(const RunResult& result) {
+  expect_held();
   metrics_->sync();
   write_atomically(paths_.result(), to_json(result).dump(2) + "\n");
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "lowtide/base/json.h"
 #include "lowtide/io/file.h"
 #include "lowtide/io/jsonl.h"
+#include "lowtide/io/lease.h"
 #include "lowtide/io/tensorboard.h"
 #include "lowtide/recipe/recipe.h"
 #include "lowtide/train/metrics_line.h"
@@ -25,7 +27,7 @@ struct RunPaths {
   std::filesystem::path run() const { return folder / "run.json"; }
   std::filesystem::path metrics() const { return folder / "metrics.jsonl"; }
   std::filesystem::path result() const { return folder / "result.json"; }
-  std::filesystem::path lock() const { return folder / "run.lock"; }
+  std::filesystem::path lease() const { return folder / "run.lease"; }
   std::filesystem::path checkpoints() const { return folder / "checkpoints"; }
   std::filesystem::path checkpoint(std::int64_t step) const;
   std::filesystem::path averaged() const { return checkpoints() / "averaged.safetensors"; }
@@ -53,17 +55,27 @@ Recipe read_run_recipe(const RunPaths& paths);
 // "cpu", "cuda", "cuda with TF32"
 std::string device_name(const Recipe& recipe);
 
-// A run folder that this process writes to, and no other: a second one is refused.
+// The right to write a run, whose folder is there: UserError where another process has it. `say` gets a line where it must
+// be waited for.
+Lease take_run(
+    const RunPaths& paths, const std::function<void(const std::string&)>& say = [](auto&) {});
+
+// A run folder that this process writes to, and no other: a second one is refused. The lease is taken unless it is handed in.
 class RunFolder {
  public:
   // A new run, also in the place of a start that failed: UserError if the folder holds one that has begun. `run` is the
   // content of run.json.
-  static RunFolder create(const std::filesystem::path& folder, const Json& run);
+  static RunFolder create(const std::filesystem::path& folder, const Json& run,
+                          std::optional<Lease> lease = std::nullopt);
   // Continues after `step`: what was logged later is dropped, and so are final evaluations, which follow the
   // last checkpoint.
-  static RunFolder resume(const std::filesystem::path& folder, std::int64_t step);
+  static RunFolder resume(const std::filesystem::path& folder, std::int64_t step,
+                          std::optional<Lease> lease = std::nullopt);
 
   const RunPaths& paths() const { return paths_; }
+
+  // UserError where another process took the run over, since this one slept for too long.
+  void expect_held() const { lease_.expect_held(); }
 
   // The run gets the recipe's number of steps: what told its end is removed, run.json says the new length.
   void change_length(const TrainingOptions& training);
@@ -80,12 +92,12 @@ class RunFolder {
   void keep_last_checkpoints(int count) const;
 
  private:
-  RunFolder(const std::filesystem::path& folder, FileDescriptor lock);
+  RunFolder(const RunPaths& paths, std::optional<Lease> lease);
 
   void append(const Json& line, Split split);
 
   RunPaths paths_;
-  FileDescriptor lock_;
+  Lease lease_;
   std::optional<JsonlWriter> metrics_;
   std::unique_ptr<EventWriter> events_;
 };

@@ -116,9 +116,9 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
     graph_ = std::make_unique<StepGraph>(task_->model(), task_->execution(), device);
 }
 
-TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
+TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume, std::optional<Lease> lease) {
   const StopSignals signals;
-  open_folder(folder, resume);
+  open_folder(folder, resume, std::move(lease));
   progress_.note(fmt::format("{}: {}, {} steps of {} {}, in {}", recipe_.model.name,
                              shortened(to_string(spec_)), total_, task_->items_per_step(), task_->item_name(),
                              folder.string()));
@@ -151,13 +151,13 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume) {
   return {0, step_, finish()};
 }
 
-void Trainer::open_folder(const std::filesystem::path& folder, bool resume) {
+void Trainer::open_folder(const std::filesystem::path& folder, bool resume, std::optional<Lease> lease) {
   const RunPaths paths{folder};
   if (!resume || !file_exists(paths.run()) || !has_begun(paths)) {
     Json run = run_json(recipe_, spec_, program_);
     if (const Json skipped = task_->skipped(); !skipped.empty()) run["skipped"] = skipped;
     if (const auto names = simulated_layers(*task_); !names.empty()) run["simulated_layers"] = names;
-    run_folder_ = RunFolder::create(folder, run);
+    run_folder_ = RunFolder::create(folder, run, std::move(lease));
     return;
   }
   const std::vector<std::int64_t> steps = checkpoint_steps(paths);
@@ -165,7 +165,7 @@ void Trainer::open_folder(const std::filesystem::path& folder, bool resume) {
     throw UserError(fmt::format("{} is finished and has no checkpoint left to go on from", folder.string()));
   if (!steps.empty()) restore_checkpoint(paths.checkpoint(steps.back()));
   const Recipe stored = read_run_recipe(paths);
-  run_folder_ = RunFolder::resume(folder, step_);
+  run_folder_ = RunFolder::resume(folder, step_, std::move(lease));
   if (!stored.training.same_length(recipe_.training)) run_folder_->change_length(recipe_.training);
   if (const auto former = run_folder_->change_device(recipe_, step_))
     progress_.note(
@@ -359,6 +359,7 @@ Json Trainer::checkpoint_state() const {
 
 void Trainer::save_checkpoint() {
   stop_if_not_finite();
+  run_folder_->expect_held();
   write_checkpoint(run_folder_->paths().checkpoint(step_), checkpoint_tensors(), checkpoint_state());
   if (is_best()) save_best();
   run_folder_->keep_last_checkpoints(recipe_.running.keep_checkpoints);

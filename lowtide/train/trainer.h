@@ -35,8 +35,9 @@ class Trainer {
   Trainer(const Recipe& recipe, const std::string& program);
 
   // Trains in `folder` to the end, or until a signal asks to stop; with `resume` from its last checkpoint, whose run may
-  // have had fewer steps to make if these are the first of this one.
-  TrainingEnd run(const std::filesystem::path& folder, bool resume);
+  // have had fewer steps to make if these are the first of this one. The folder's lease may have been taken before.
+  TrainingEnd run(const std::filesystem::path& folder, bool resume,
+                  std::optional<Lease> lease = std::nullopt);
 
  private:
   // What was summed since the last line of metrics.
@@ -52,7 +53,7 @@ class Trainer {
     Totals plus(const Totals& other, int sign) const;
   };
 
-  void open_folder(const std::filesystem::path& folder, bool resume);
+  void open_folder(const std::filesystem::path& folder, bool resume, std::optional<Lease> lease);
   void train_one_step();
   void compute_and_update(double rate);
   void stop_if_not_finite();

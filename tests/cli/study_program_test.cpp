@@ -114,7 +114,7 @@ TEST_F(StudyProgram, StoppedByASignalItGoesOnToTheSameResult) {
   EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.text;
   EXPECT_TRUE(contains(stopped.text, "stopped; continue with: lowtide study suite --study"));
   EXPECT_FALSE(checkpoint_steps(RunPaths{out / "CR-seed1"}).empty());
-  EXPECT_TRUE(contains(run({"study", "status", out.string()}).text, "interrupted"));
+  EXPECT_TRUE(contains(run({"study", "status", out.string()}).text, "saved"));
   const Finished resumed =
       run({"study", "suite", "--study", (out / "study.toml").string(), "--out", out.string()});
   ASSERT_EQ(resumed.code, 0) << resumed.text;
@@ -134,6 +134,45 @@ TEST_F(StudyProgram, AMemberThatFailsIsReportedAtTheEnd) {
   EXPECT_TRUE(contains(failed.text, "[1/2] CR-seed1 failed: lowtide:", "train-labels-idx1-ubyte",
                        "lowtide: 2 of 2 runs failed, the first CR-seed1"));
   EXPECT_TRUE(contains(run({"study", "status", (folder_ / "s").string()}).text, "failed", "2 failed"));
+}
+
+// As schedulers use it: every run by a process of its own, one of them preempted.
+TEST_F(StudyProgram, MembersOneByOneGiveTheBytesOfTheWholeStudy) {
+  const std::vector<std::string> length{"--seeds", "1", "--steps", "300", "--checkpoint-every", "0"};
+  ASSERT_EQ(run(suite("whole", length)).code, 0);
+  const fs::path out = folder_ / "apart";
+  std::vector<std::string> laid_out = length;
+  laid_out.insert(laid_out.end(), {"--submit", "none"});
+  EXPECT_TRUE(contains(run(suite("apart", laid_out)).text, "holds a study of 2 runs", "INDEX, from 0 to 1"));
+  const fs::path log = folder_ / "member.log";
+  Child preempted(LOWTIDE_PROGRAM, {"study", "member", out.string(), "0"}, log);
+  const RunPaths first{out / "CR-seed1"};
+  ASSERT_TRUE(comes_true([&] { return fs::exists(first.metrics()) && fs::file_size(first.metrics()) > 0; }));
+  preempted.send(SIGTERM);
+  const Finished stopped = wait_for(preempted, log);
+  EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.text;
+  EXPECT_EQ(checkpoint_steps(first).size(), 1u);
+  EXPECT_FALSE(fs::exists(first.lease()));
+  EXPECT_TRUE(contains(run({"study", "member", out.string(), "0"}).text, "[1/2] CR-seed1 goes on", "done"));
+  {
+    make_folders(out / "static-seed1");
+    const Lease held = take_run({out / "static-seed1"});
+    const Finished second = run({"study", "member", out.string(), "1"});
+    EXPECT_EQ(second.code, 2);
+    EXPECT_TRUE(contains(second.text, "lowtide: static-seed1 is trained elsewhere already, by process"));
+  }
+  EXPECT_TRUE(
+      contains(run({"study", "member", out.string(), "1"}).text, "[2/2] static-seed1 starts", "done"));
+  const Finished again = run({"study", "member", out.string(), "1"});
+  EXPECT_EQ(again.code, 0);
+  EXPECT_EQ(again.text, "static-seed1 is done already\n");
+  for (const char* member : {"CR-seed1", "static-seed1"}) {
+    EXPECT_EQ(file_bytes(RunPaths{out / member}.checkpoint(300)),
+              file_bytes(RunPaths{folder_ / "whole" / member}.checkpoint(300)))
+        << member;
+  }
+  expect_mistake({"study", "member", out.string(), "2"}, "there is no member 2; expected 0 to 1");
+  expect_mistake({"study", "member", (folder_ / "data").string(), "0"}, "no study.toml");
 }
 
 TEST_F(StudyProgram, CriticalPeriods) {
@@ -261,6 +300,12 @@ TEST_F(StudyProgram, MistakesAreOneLineAndExitCode2) {
   expect_mistake({"study", "suite", "--recipe", recipe, "--out", out, "--jobs", "0"}, "jobs is 0");
   expect_mistake({"study", "suite", "--recipe", recipe, "--out", folder_.path().string()},
                  "holds other things");
+  expect_mistake({"study", "suite", "--recipe", recipe, "--out", out, "--time", "60"}, "add --submit slurm");
+  expect_mistake({"study", "suite", "--recipe", recipe, "--out", out, "--submit", "slum"},
+                 "did you mean 'slurm'?");
+  expect_mistake({"study", "suite", "--recipe", recipe, "--out", out, "--submit", "none", "--jobs", "2"},
+                 "--jobs is for runs on this machine");
+  expect_mistake({"range-test", "--recipe", recipe, "--submit", "none"}, "--submit needs --out");
   expect_mistake({"study", "critical", "--recipe", recipe, "--out", out}, "--deficits, or a --window");
   expect_mistake({"study", "status", folder_.path().string()}, "no study.toml");
   expect_mistake({"study", "analyze", "/nowhere"}, "no study.toml");
@@ -277,7 +322,9 @@ TEST_F(StudyProgram, Help) {
                                                   {"study", "suite", "--help"},
                                                   {"study", "critical", "--help"},
                                                   {"study", "landscape", "--help"},
+                                                  {"study", "member", "--help"},
                                                   {"study", "status", "--help"},
+                                                  {"study", "cancel", "--help"},
                                                   {"study", "analyze", "--help"},
                                                   {"range-test", "--help"},
                                                   {"advise", "--help"}};

@@ -34,7 +34,9 @@ class Server : public testing::Test {
     write_atomically(scratch_ / "secret.txt", "secret");
     write_run(scratch_ / "outside", {.seed = 9});
     fs::create_directory_symlink(scratch_ / "outside", scratch_ / "runs" / "link");
-    server_ = std::make_unique<ReportServer>(ServeOptions{scratch_ / "runs", "127.0.0.1", 0});
+    server_ = std::make_unique<ReportServer>(ServeOptions{scratch_ / "runs", "127.0.0.1", 0, [] {
+                                                            return Json::array({{{"name", "suite"}}});
+                                                          }});
     thread_ = std::jthread([this] { server_->run(); });
     client_ = std::make_unique<httplib::Client>("127.0.0.1", server_->port());
   }
@@ -54,6 +56,12 @@ class Server : public testing::Test {
   std::jthread thread_;
   std::unique_ptr<httplib::Client> client_;
 };
+
+TEST_F(Server, ServesTheStudies) {
+  const auto [status, body] = get("/api/studies");
+  EXPECT_EQ(status, 200);
+  EXPECT_EQ(Json::parse(body), Json::parse(R"([{"name":"suite"}])"));
+}
 
 TEST_F(Server, ServesThePageAndTheRuns) {
   const auto [page_status, page] = get("/");

@@ -48,18 +48,6 @@ TEST(Child, AProgramThatCannotBeStartedSaysSoInTheLog) {
   EXPECT_EQ(read_text_file(folder / "log"), "cannot start /nowhere/lowtide: No such file or directory\n");
 }
 
-TEST(Child, ItsLogTellsWhetherItLives) {
-  const ScratchFolder folder;
-  EXPECT_FALSE(is_being_written(folder / "log"));
-  {
-    Child child("/bin/sh", shell("while true; do sleep 0.02; done"), folder / "log");
-    EXPECT_TRUE(is_being_written(folder / "log"));
-    EXPECT_TRUE(contains(user_error([&] { Child("/bin/sh", shell("true"), folder / "log"); }),
-                         "still writes this log"));
-  }
-  EXPECT_TRUE(comes_true([&] { return !is_being_written(folder / "log"); }));
-}
-
 TEST(Child, IsInAGroupOfItsOwn) {
   const ScratchFolder folder;
   Child child("/bin/sh", shell("cut -d' ' -f5 /proc/$$/stat; echo $$"), folder / "log");
@@ -75,7 +63,7 @@ TEST(Child, IsToldToEndWhenItsParentDies) {
   ASSERT_GE(parent, 0);
   if (parent == 0) {
     const Child child("/bin/sh",
-                      shell("trap 'echo told; exit' TERM; echo ready; while true; do sleep 0.02; done"),
+                      shell("trap 'echo told; exit' USR1; echo ready; while true; do sleep 0.02; done"),
                       folder / "log");
     comes_true([&] { return read_text_file(folder / "log") == "ready\n"; });
     _exit(0);  // no destructor: as if it had been killed

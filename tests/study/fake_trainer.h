@@ -18,7 +18,7 @@ namespace lowtide {
 //   dies    is ended by SIGKILL
 //   hungry  likewise, and the file `vmstat` beside the run folders counts it as ended for want of memory
 //   told    is stopped by a SIGTERM of somebody else: it saves, and ends with 143
-//   waits   runs until a signal stops it, saves, and ends with 128 + the signal; started again, it finishes
+//   waits   runs until SIGUSR1 or SIGTERM stops it, saves, and ends with 128 + the signal; started again, it finishes
 //   late    is as `waits`, and takes a while to save
 // and any other finishes at once. Every call is added to `calls` beside the run folders.
 inline std::filesystem::path write_fake_trainer(const std::filesystem::path& path) {
@@ -54,8 +54,8 @@ case "$name" in
   told*) echo "stopped at step 30"; exit 143 ;;
   waits* | late*)
     [ -d "$out/checkpoints" ] && finish
+    trap 'save 138' USR1
     trap 'save 143' TERM
-    trap 'save 130' INT
     start
     echo '{"step":35,"loss":1.0,"accuracy":0.1,"seconds":7}' > "$out/metrics.jsonl"
     touch "$out/ready"

@@ -112,7 +112,7 @@ TEST_F(Runner, SigtermIsPassedOnAndTheNextCommandGoesOn) {
   EXPECT_FALSE(fs::exists(folder_ / "d"));                   // nothing new is started
   const std::vector<MemberStatus> after = status();
   EXPECT_EQ(after[0].state, MemberState::kDone);
-  EXPECT_EQ(after[1].state, MemberState::kInterrupted);
+  EXPECT_EQ(after[1].state, MemberState::kSaved);
   EXPECT_EQ(after[1].step, 30);  // where it will go on: its checkpoint
   EXPECT_EQ(after[3].state, MemberState::kWaiting);
   const RunnerEnd end = run({"a", "waits-b", "late-c", "d"}, 2);
@@ -120,6 +120,38 @@ TEST_F(Runner, SigtermIsPassedOnAndTheNextCommandGoesOn) {
   EXPECT_TRUE(end.failed.empty());
   EXPECT_TRUE(contains(said_, "waits-b goes on", "late-c goes on", "d starts"));
   for (const MemberStatus& member : status()) EXPECT_EQ(member.state, MemberState::kDone) << member.name;
+}
+
+TEST_F(Runner, OneThatAnotherProcessTrainsIsLeftToIt) {
+  make_folders(folder_ / "a");
+  const Lease held = take_run({folder_ / "a"});
+  const RunnerEnd end = run({"a", "b"});
+  EXPECT_TRUE(end.failed.empty());
+  ASSERT_EQ(end.elsewhere.size(), 1u);
+  EXPECT_EQ(end.elsewhere[0].name, "a");
+  EXPECT_TRUE(contains(said_, "[1/2] a is trained elsewhere: process " + std::to_string(getpid()) + " on "));
+  EXPECT_FALSE(fs::exists(folder_ / "a/failed.txt"));
+  EXPECT_TRUE(fs::exists(folder_ / "b/result.json"));
+}
+
+// A process on another machine: whether it lives is for training to find out, which refuses.
+TEST_F(Runner, OneThatIsRefusedForALeaseHasNotFailed) {
+  const LeaseHolder other{
+      .boot = "another", .pid_namespace = "pid:[1]", .pid = 812, .host = "node7", .job = "4711_3"};
+  make_folders(folder_ / "fails");
+  std::ofstream(folder_ / "fails/run.lease") << to_text(other);
+  const RunnerEnd end = run({"fails"});
+  EXPECT_TRUE(end.failed.empty());
+  ASSERT_EQ(end.elsewhere.size(), 1u);
+  EXPECT_EQ(end.elsewhere[0].writer, "process 812 on node7, job 4711_3");
+}
+
+TEST_F(Runner, OneMemberAlone) {
+  members_ = {fake_member("a"), fake_member("b"), fake_member("c")};
+  run_members(members_, folder_.path(), {.program = trainer_, .only = 1});
+  EXPECT_FALSE(fs::exists(folder_ / "a"));
+  EXPECT_TRUE(fs::exists(folder_ / "b/result.json"));
+  EXPECT_FALSE(fs::exists(folder_ / "c"));
 }
 
 TEST_F(Runner, SigintToo) {
@@ -134,6 +166,7 @@ TEST_F(Runner, StatusOfARunningMember) {
   std::vector<MemberStatus> seen;
   std::thread observer([&] {
     comes_true([&] { return fs::exists(folder_ / "waits/ready"); });
+    const Lease held = take_run({folder_ / "waits"});  // as training has it
     seen = read_status(members_, folder_.path());
     kill(getpid(), SIGTERM);
   });

@@ -124,6 +124,33 @@ TEST(Study, ItsFileGivesItBack) {
   }
 }
 
+TEST(Study, ARangeTestIsOneToo) {
+  Study study;
+  study.kind = Study::kRangeTest;
+  study.test_steps = 200;
+  study.window = 25;
+  study.threshold = 0.02;
+  study.recipe.data.dir = "data";
+  study.recipe.training.steps = 40;
+  study.recipe.precision.bits = "3:5";
+  study.recipe.precision.schedule = "static 8 grad=8";  // it has its own
+  complete(study);
+  const std::vector<Member> all = members(study);
+  ASSERT_EQ(all.size(), 4u);  // 2, 3, 4, 5
+  EXPECT_EQ(all[0].name, "bits-2");
+  const Study again = parse_study(to_toml(study), "study.toml");
+  EXPECT_EQ(to_toml(again), to_toml(study));
+  EXPECT_TRUE(differences(again, study).empty());
+  study.test_steps = 30;
+  EXPECT_TRUE(contains(user_error([&] { complete(study); }), "fewer than two windows of 25"));
+  study.test_steps = 200;
+  study.deficits = {5};
+  EXPECT_TRUE(contains(user_error([&] { complete(study); }), "a range test has its own schedules"));
+  EXPECT_TRUE(contains(
+      user_error([&] { parse_study("kind = \"suite\"\nsteps = 5\nthreshold = 0.5\n", "study.toml"); }),
+      "test-steps and threshold are a range test's"));
+}
+
 TEST(Study, DifferencesAreThoseThatChangeAResult) {
   Study study = suite_of({"CR"});
   complete(study);

@@ -81,5 +81,21 @@ TEST(LoggedLine, AFileHasThemInItsOrder) {
   EXPECT_EQ(lines[1].step, 2);
 }
 
+TEST(LoggedLine, TheLastOneIsReadFromTheEnd) {
+  const ScratchFolder folder;
+  const auto last = [&](const std::string& text) {
+    write_atomically(folder / "metrics.jsonl", text);
+    return last_logged_line(folder / "metrics.jsonl");
+  };
+  EXPECT_FALSE(last(""));
+  EXPECT_FALSE(last("{\"step\":"));
+  EXPECT_EQ(last("{\"step\":1}\n")->step, 1);
+  EXPECT_EQ(last("{\"step\":1}\n{\"step\":2}\n{\"step\":")->step, 2);
+  std::string many;
+  for (int i = 0; i < 20'000; ++i) many += "{\"step\":" + std::to_string(i) + "}\n";
+  EXPECT_EQ(last(many)->step, 19'999);
+  EXPECT_TRUE(contains(user_error([&] { last("{\"step\":1}\nnonsense\n"); }), "metrics.jsonl"));
+}
+
 }  // namespace
 }  // namespace lowtide

@@ -9,6 +9,7 @@ import { looks } from "./palette";
 import { makeExperiments, type CostAxis, type Count, type Experiment, type Split } from "./runs";
 import { schedules } from "./schedules";
 import { openStore } from "./store";
+import { studiesTable } from "./studies";
 import { groupsTable, runsTable, skippedTable } from "./tables";
 import { themeButton } from "./theme";
 import { tradeoff } from "./tradeoff";
@@ -79,7 +80,8 @@ function update() {
   experiments = makeExperiments([...store.runs.values()]);
   look = looks(context.experiment);
   drawHeader();
-  if (sections.length === 0 && (experiments.length > 0 || store.skipped.length > 0)) build();
+  if (sections.length === 0 && (experiments.length > 0 || store.skipped.length > 0 || store.studies.length > 0))
+    build();
   for (const section of sections) section.update();
   drawContents();
 }
@@ -192,6 +194,7 @@ function drawContents() {
 
 function build() {
   sections = [
+    studiesTable(context),
     tradeoff(context),
     groupsTable(context),
     new Curves(context),

@@ -8,6 +8,27 @@ export interface Skipped {
   reason: string;
 }
 
+// As `lowtide study status --json` has it.
+export interface StudyMember {
+  index: number;
+  member: string; // its folder in the study's
+  state: "waiting" | "running" | "saved" | "done" | "failed";
+  step: number;
+  steps: number;
+  seconds: number;
+  host?: string; // where it runs
+  note?: string; // by which process; or why it failed
+}
+
+export interface Study {
+  name: string;
+  path: string;
+  kind?: string;
+  left?: number | null; // seconds
+  members?: StudyMember[];
+  problem?: string; // why there are none
+}
+
 export interface Store {
   live: boolean;
   made: string | null;
@@ -15,6 +36,7 @@ export interface Store {
   measure: Measure; // what runs are compared by at first
   runs: Map<number, Run>;
   skipped: Skipped[];
+  studies: Study[]; // while it is served
   schedules: Map<string, [number, number][] | null>; // runs of [bits, steps], by bitRunsKey
   problem: string | null; // why nothing new arrives
   tables: Map<number, Tables>; // of the runs that were asked for
@@ -61,6 +83,7 @@ function embeddedStore(index: Index, changed: (news: News) => void): Store {
     measure: { count: index.count, axis: index.axis },
     runs: new Map(index.runs.map((run) => [run.id, run])),
     skipped: index.skipped,
+    studies: [],
     schedules: new Map(Object.entries(index.schedules)),
     problem: null,
     tables: new Map(),
@@ -99,6 +122,7 @@ function liveStore(changed: (news: News) => void): Store {
     measure: { count: "actual", axis: "bitops" },
     runs: new Map(),
     skipped: [],
+    studies: [],
     schedules: new Map(),
     problem: null,
     tables: new Map(),
@@ -142,6 +166,14 @@ function liveStore(changed: (news: News) => void): Store {
     store.problem = null;
     return !same;
   };
+  const followStudies = async () => {
+    const response = await fetch("api/studies");
+    if (!response.ok) return;
+    const studies: Study[] = await response.json();
+    if (JSON.stringify(studies) === JSON.stringify(store.studies)) return;
+    store.studies = studies;
+    changed("runs");
+  };
   const poll = async () => {
     let revision = 0;
     for (;;) {
@@ -151,6 +183,7 @@ function liveStore(changed: (news: News) => void): Store {
         const changes: Changes = await response.json();
         revision = changes.revision;
         if (take(changes)) changed("runs");
+        await followStudies();
         for (const id of wanted) await follow(id);
       } catch {
         if (store.problem === null) changed("runs");

@@ -17,6 +17,7 @@ export interface TableOptions<Row> {
   id: string;
   title: string;
   note?: string;
+  summary?: () => string[]; // what its rows tell together, a line each
   warning?: () => string; // what must be known to read it right; empty where there is nothing
   columns: () => TableColumn<Row>[];
   rows: () => Row[];
@@ -43,6 +44,7 @@ export class Table<Row> {
   private readonly head = element("thead");
   private readonly body = element("tbody");
   private readonly counted = element("span", { class: "counted", role: "status" });
+  private readonly summary = element("div", { class: "note" });
   private readonly warned = element("p", { class: "note warning" });
   private readonly filter: HTMLInputElement;
   private sorted: { key: string; descending: boolean };
@@ -78,6 +80,7 @@ export class Table<Row> {
         element("div", { class: "buttons" }, this.counted, this.filter, save),
       ),
       ...(options.note ? [element("p", { class: "note" }, options.note)] : []),
+      this.summary,
       this.warned,
       element(
         "div",
@@ -91,8 +94,10 @@ export class Table<Row> {
     const columns = this.options.columns();
     const all = this.options.rows();
     const shown = this.arranged(columns, all);
-    this.root.hidden = all.length === 0;
+    const summary = this.options.summary?.() ?? [];
+    this.root.hidden = all.length === 0 && summary.length === 0;
     this.warned.textContent = this.options.warning?.() ?? "";
+    this.summary.replaceChildren(...summary.map((line) => element("p", {}, line)));
     const [one, many] = this.options.what;
     this.counted.textContent =
       shown.length === all.length

@@ -111,6 +111,37 @@ test("a finished run has its result", async () => {
   assert.ok(await page.locator("#tradeoff").isVisible());
 });
 
+test("a study shows who trains what, on which machine, and until when", async () => {
+  const suite = join(runs, "suite"),
+    first = join(suite, "CR-seed1");
+  make("growing", first);
+  writeFileSync(
+    join(suite, "study.toml"),
+    'kind = "suite"\nschedules = ["CR"]\nseeds = 2\nsteps = 800\ndata-dir = "data"\n',
+  );
+  const lease = { boot: "another", pid_namespace: "pid:[1]", pid: 812, started: 1, serial: 1, host: "node7", job: "4711_0" };
+  writeFileSync(join(first, "run.lease"), JSON.stringify(lease));
+  appendFileSync(join(first, "metrics.jsonl"), line(200, 0.5));
+  await page.waitForFunction(
+    () => document.querySelector("#studies")?.textContent.includes("step") && document.querySelector("#studies tbody tr"),
+    null,
+    soon,
+  );
+  await page.waitForFunction(() => document.querySelector("#studies").textContent.includes("200 of 800"), null, soon);
+  const rows = await tableRows(page, "studies");
+  assert.equal(rows.length, 2);
+  // 200 steps in 20 s; 600 and 800 are left.
+  assert.match(rows[0].join("|"), /CR-seed1\|0\|running\|200 of 800\|20 s\|10\.0\|1\|process 812 on node7, job 4711_0/);
+  assert.match(rows[1].join("|"), /CR-seed2\|1\|waiting\|0 of 800/);
+  const summary = await page.locator("#studies .note").first().textContent();
+  assert.match(
+    summary,
+    /suite: 0 of 2 runs done · 1 running on 1 machine · 10\.0 steps\/s, 1 items\/s · about 2 min 20 s left, until \d\d:\d\d/,
+  );
+  rmSync(join(first, "run.lease"));
+  await page.waitForFunction(() => document.querySelector("#studies").textContent.includes("none running"), null, soon);
+});
+
 test("Ctrl-C ends it cleanly, and the page says so", async () => {
   assert.deepEqual(problems, []);
   assert.deepEqual(await server.stop(), { code: 0, signal: null });
