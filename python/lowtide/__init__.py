@@ -10,6 +10,8 @@
 A user's mistake is a ValueError of one line. See docs/python.md.
 """
 
+import torch  # noqa: F401  the module takes the libraries that torch has loaded
+
 from lowtide._lowtide import engine_names, version as __version__
 from lowtide.cost import Cost, LayerCost, cost
 from lowtide.quantize import LayerInfo, layers, precision, quantize_, restore_
