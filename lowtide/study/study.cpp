@@ -13,6 +13,7 @@
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/schedule/schedule.h"
 #include "lowtide/schedule/text.h"
+#include "lowtide/study/script.h"
 #include "lowtide/train/learning_rate.h"
 
 namespace lowtide {
@@ -139,7 +140,7 @@ void check_members(const Study& study) {
   for (const Member& member : settings(study, study.recipe)) {
     expect(names.insert(folder_name(member.setting)).second,
            fmt::format("schedule '{}' is in the study twice", member.setting));
-    check(member.recipe);
+    if (study.command.empty()) check(member.recipe);  // a script has options of its own
     const TrainingOptions& training = member.recipe.training;
     make_schedule(schedule_of(member.recipe.precision), training.steps, rates_of(training, training.steps));
   }
@@ -155,6 +156,7 @@ Json varied(const Study& study) {
     json["starts"] = study.starts;
   }
   json["seeds"] = study.seeds;
+  if (!study.command.empty()) json["command"] = study.command;
   return json;
 }
 
@@ -176,6 +178,10 @@ void define_study(CLI::App& app, Study& study) {
   }
   app.add_option("--seeds", study.seeds, "how many: the recipe's seed and those that follow it")
       ->capture_default_str();
+  app.add_option(
+         "--command", study.command,
+         "train by this instead, a script that writes a run folder: with {schedule}, {seed}, {out}, {steps}")
+      ->type_name("COMMAND");
   define_recipe(app, study.recipe);
 }
 
@@ -208,6 +214,7 @@ void complete(Study& study) {
     if (study.schedules.empty()) study.schedules = {"all"};
     study.schedules = single_schedules(study.schedules);
   }
+  if (!study.command.empty()) check_command(study.command);
   check_members(study);
 }
 
@@ -263,6 +270,7 @@ std::vector<Member> members(const Study& study) {
     recipe.training.seed += static_cast<std::uint64_t>(i);
     for (Member& member : settings(study, recipe)) {
       member.name = fmt::format("{}-seed{}", folder_name(member.setting), recipe.training.seed);
+      member.command = study.command;
       result.push_back(std::move(member));
     }
   }

@@ -28,6 +28,7 @@ struct Study {
   std::int64_t window = 0;             // or critical, a deficit of this length …
   std::vector<std::int64_t> starts;    // … at each of these steps within the normal training
   std::int64_t seeds = 3;              // the recipe's, and those that follow it
+  std::string command;                 // what a member runs instead of `lowtide train`: script.h
   Recipe recipe;
 };
 
@@ -53,6 +54,7 @@ struct Member {
   std::optional<std::int64_t>
       at;  // critical: the deficit's length, or the window's start; not for the one without
   Recipe recipe;
+  std::string command{};  // the study's
 };
 
 // Seed by seed, so that a study that was stopped early has whole seeds.
