@@ -1,6 +1,6 @@
 #include "python/module/layer.h"
 
-#include <ATen/autocast_mode.h>
+#include <c10/core/DispatchKeySet.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -92,9 +92,16 @@ at::Tensor Layer::linear(const at::Tensor& x, const at::Tensor& weight, const st
          fmt::format("its input is {}; expected {} features in the last dimension", sizes(input),
                      weight.size(1)));
   ActivationRange running(range.min, range.range);
-  // Parts of a projection's weight lie in one matrix; kernels read rows of their own.
-  return quant_linear(*this, input.contiguous(), weight, or_undefined(bias),
-                      by_position ? ErrorRange::kPosition : ErrorRange::kTensor, running, training);
+  if (by_position)
+    return quant_linear(*this, input.contiguous(), weight, or_undefined(bias), ErrorRange::kPosition, running,
+                        training);
+  // As a matrix: a tensor of four dimensions would be read as an image, channels last.
+  const at::Tensor rows = input.reshape({-1, weight.size(1)});
+  const at::Tensor y =
+      quant_linear(*this, rows, weight, or_undefined(bias), ErrorRange::kTensor, running, training);
+  std::vector<std::int64_t> shape = input.sizes().vec();
+  shape.back() = weight.size(0);
+  return y.view(shape);
 }
 
 at::Tensor Layer::product(const at::Tensor& a, const at::Tensor& b, std::int64_t items, bool training) const {

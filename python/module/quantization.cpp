@@ -75,6 +75,21 @@ std::vector<std::int64_t> Quantization::take_macs() {
   return macs;
 }
 
+void Quantization::restore_ledger(const Json& state) {
+  Ledger restored = Ledger::from_state(state);
+  const std::vector<Ledger::Layer>& saved = restored.layers();
+  const auto is_same = [](const Ledger::Layer& a, const Attached& b) {
+    return a.name == b.name && a.precision == b.rule;
+  };
+  if (!saved.empty() && !std::equal(saved.begin(), saved.end(), layers_.begin(), layers_.end(), is_same)) {
+    throw UserError(
+        "the state is of a model with other layers, or with other bits of their own; expected quantize_ as "
+        "it was "
+        "called then");
+  }
+  ledger_ = std::move(restored);
+}
+
 void Quantization::end_step() {
   const std::vector<std::int64_t> macs = take_macs();
   if (ledger_.layers().empty()) {

@@ -50,7 +50,8 @@ class Quantization {
   const Execution& execution() const { return *execution_; }
   const std::vector<std::string>& rules() const { return options_.rules; }
   const Ledger& ledger() const { return ledger_; }
-  void restore_ledger(const Json& state) { ledger_ = Ledger::from_state(state); }
+  // UserError for the ledger of other layers.
+  void restore_ledger(const Json& state);
 
  private:
   struct Attached {

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/json_reason.h"
+#include "lowtide/base/whole_number.h"
 #include "lowtide/io/json_check.h"
 #include "python/module/bind.h"
 #include "python/module/quantization.h"
@@ -64,6 +66,15 @@ class TrainingSchedule {
 
   void restore(const std::string& text) {
     const Json state = parse_json(text, "the schedule's state", "it is damaged");
+    try {
+      restore_from(state);
+    } catch (const Json::exception& error) {
+      throw UserError(fmt::format("the schedule's state is damaged: {}", json_reason(error)));
+    }
+  }
+
+ private:
+  void restore_from(const Json& state) {
     const Json own = Json::parse(this->state());
     for (const char* key : {"line", "steps"}) {
       if (state.at(key) == own.at(key)) continue;
@@ -78,13 +89,13 @@ class TrainingSchedule {
                       "load_state_dict",
                       ledgers.size(), attached.size()));
     }
+    const std::int64_t step = whole_number(state, "step", 0, kMostSteps, "the schedule's state");
     schedule_->restore(state.at("schedule"));
     for (std::size_t i = 0; i < attached.size(); ++i) attached[i]->restore_ledger(ledgers[i]);
-    step_ = state.at("step");
+    step_ = step;
     set_bits();
   }
 
- private:
   // Those that are still there: a model that was restored, or is gone, leaves nothing to count.
   Models models() const {
     Models alive;

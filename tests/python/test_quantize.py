@@ -162,7 +162,7 @@ def test_noise_is_of_the_seed_the_step_and_the_call():
 
 def test_gradient_checkpointing_changes_nothing():
     results = []
-    for run in (lambda model, x: model(x), lambda model, x: checkpoint(model, x)):
+    for run in (lambda model, x: model(x), lambda model, x: checkpoint(model, x, use_reentrant=True)):
         torch.manual_seed(5)
         model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3))
         _, schedule = quantised(model, line="static 4 grad=4")
@@ -183,8 +183,13 @@ class WithForward(nn.Linear):
         return super().forward(x) * 2
 
 
+class WithConvForward(nn.Conv2d):
+    def _conv_forward(self, x, weight, bias):
+        return super()._conv_forward(x, weight - weight.mean(), bias)
+
+
 def test_derived_classes_are_swapped_unless_they_compute_otherwise():
-    model = nn.Sequential(Derived(4, 4), WithForward(4, 4))
+    model = nn.Sequential(Derived(4, 4), WithForward(4, 4), WithConvForward(4, 4, 1))
     quantised(model)
     assert [layer.name for layer in lowtide.layers(model)] == ["0"] and isinstance(model[0], Derived)
     lowtide.restore_(model)
@@ -246,6 +251,20 @@ def test_engines_agree(options):
     torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-5, atol=1e-5)
     for a, b in zip(results[0][1:], results[1][1:]):
         assert float((a - b).norm() / b.norm()) < 5e-3
+
+
+def test_a_linear_layer_takes_any_number_of_dimensions():
+    x = torch.randn(2, 3, 5, 4)
+    results = []
+    for shape in ((30, 4), (2, 15, 4), (2, 3, 5, 4)):
+        torch.manual_seed(4)
+        model, _ = quantised(nn.Linear(4, 6), line="static 4 grad=3")
+        y = model(x.view(shape))
+        assert y.shape == (*shape[:-1], 6)
+        results.append((y.flatten(), *torch.autograd.grad(y.square().sum(), model.parameters())))
+    for result in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(result, results[0]))
+    assert model(x[0, 0, 0]).shape == (6,)
 
 
 def test_autocast_is_left_outside():

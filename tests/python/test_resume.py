@@ -58,3 +58,14 @@ def test_a_state_is_for_a_model_that_is_quantised():
     with pytest.raises(ValueError, match="with 1 models, this one has 0; call quantize_ before"):
         other.load_state_dict(state)
     assert len(lowtide.layers(model)) == 9
+    model(torch.randn(6, 1, 9, 9)).sum().backward()
+    schedule.step()
+    state = schedule.state_dict()
+    small = lowtide.quantize_(torch.nn.Linear(2, 2), other)
+    with pytest.raises(ValueError, match="of a model with other layers"):
+        other.load_state_dict(state)
+    with pytest.raises(ValueError, match="the schedule's state is damaged"):
+        schedule.load_state_dict({key: value for key, value in state.items() if key != "ledgers"})
+    with pytest.raises(ValueError, match="step is -1"):
+        schedule.load_state_dict({**state, "step": -1})
+    assert schedule.step_count == 1 and other.step_count == 0 and lowtide.cost(small).steps == 0
