@@ -16,7 +16,6 @@ import time
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "examples" / "python"), str(ROOT / "tests" / "python")]
@@ -62,8 +61,13 @@ def step(model, x):
 def inputs_of_layers(model, x):
     """What every layer that is not made of others gets in a forward pass."""
     seen = {}
-    hooks = [module.register_forward_hook(lambda module, args, output, name=name: seen.setdefault(name, args))
-             for name, module in model.named_modules()
+
+    def keep(name):
+        def hook(module, arguments, output):
+            seen[name] = arguments
+        return hook
+
+    hooks = [module.register_forward_hook(keep(name)) for name, module in model.named_modules()
              if isinstance(module, (nn.Conv2d, nn.Linear, nn.MultiheadAttention))]
     with torch.no_grad():
         model(x)
@@ -90,8 +94,10 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--schedule", default="static 8 grad=8")
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     device = torch.device(options.device)
     engine = options.engine or ("integer" if device.type == "cpu" else "cuda")
     torch.manual_seed(1)

@@ -26,6 +26,7 @@ class PrecisionSchedule(Callback):
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
+        self._steps_seen = 0  # of the trainer
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         # Batches whose gradients are only accumulated make no step; with several optimisers one batch makes several.

@@ -5,7 +5,6 @@ adds the running ranges of its inputs as buffers."""
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any, Dict, List, Optional, Tuple, Type
 
@@ -45,6 +44,14 @@ def range_buffers(module: Quantised) -> List[str]:
 
 
 class QuantConv2d(Quantised):
+    weight: Tensor
+    bias: Optional[Tensor]
+    stride: Tuple[int, int]
+    dilation: Tuple[int, int]
+    groups: int
+    padding_mode: str
+    _reversed_padding_repeated_twice: List[int]  # left, right, top, bottom
+
     def _products(self) -> Dict[str, List[str]]:
         return {"": ["activation"]}
 
@@ -52,12 +59,12 @@ class QuantConv2d(Quantised):
         x = input if input.dim() == 4 else input.unsqueeze(0)
         x, padding = self._padded(x)
         y = self._lowtide_layers[""].conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups,
-                                    self._range_of("activation"), self.training)
+                                            self._range_of("activation"), self.training)
         return y if input.dim() == 4 else y.squeeze(0)
 
     def _padded(self, x: Tensor) -> Tuple[Tensor, Tuple[int, int]]:
         """The input, and the zeros around it that are still to be imagined."""
-        sides = self._reversed_padding_repeated_twice  # left, right, top, bottom
+        sides = self._reversed_padding_repeated_twice
         if self.padding_mode != "zeros":
             return functional.pad(x, sides, mode=self.padding_mode), (0, 0)
         if sides[0] != sides[1] or sides[2] != sides[3]:  # "same", with an even kernel
@@ -66,14 +73,16 @@ class QuantConv2d(Quantised):
 
 
 class QuantLinear(Quantised):
+    weight: Tensor
+    bias: Optional[Tensor]
     by_position = False  # gradients at the same position of their items share a range
 
     def _products(self) -> Dict[str, List[str]]:
         return {"": ["activation"]}
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._lowtide_layers[""].linear(input, self.weight, self.bias, self.by_position, self._range_of("activation"),
-                                       self.training)
+        return self._lowtide_layers[""].linear(input, self.weight, self.bias, self.by_position,
+                                               self._range_of("activation"), self.training)
 
 
 class QuantOutputProjection(QuantLinear):
@@ -83,6 +92,18 @@ class QuantOutputProjection(QuantLinear):
 
 
 class QuantMultiheadAttention(Quantised):
+    embed_dim: int
+    num_heads: int
+    head_dim: int
+    dropout: float
+    batch_first: bool
+    in_proj_weight: Optional[Tensor]
+    q_proj_weight: Tensor
+    k_proj_weight: Tensor
+    v_proj_weight: Tensor
+    in_proj_bias: Optional[Tensor]
+    out_proj: nn.Module
+
     # PyTorch's TransformerEncoderLayer has a kernel for evaluation that reads this module's weights instead of calling it,
     # unless this says that they are not what it takes them for. A property goes before the attribute of the same name.
     _qkv_same_embed_dim = property(lambda self: False)
@@ -160,6 +181,13 @@ class QuantTransformerEncoder(Quantised):
 
 
 class QuantLSTM(Quantised):
+    hidden_size: int
+    num_layers: int
+    bias: bool
+    batch_first: bool
+    dropout: float
+    bidirectional: bool
+
     def _products(self) -> Dict[str, List[str]]:
         ends = ("", "_reverse") if self.bidirectional else ("",)
         suffixes = [f"l{layer}{end}" for layer in range(self.num_layers) for end in ends]
@@ -167,8 +195,8 @@ class QuantLSTM(Quantised):
 
     def forward(self, input: Tensor, hx: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tuple[Tensor, Tensor]]:
         if not isinstance(input, Tensor):
-            raise ValueError(f"layer '{self._lowtide_layers['l0'].name}': its input is a {type(input).__name__}; expected a tensor, "
-                             "with the padding in it")
+            raise ValueError(f"layer '{self._lowtide_layers['l0'].name}': its input is a {type(input).__name__}; expected a "
+                             "tensor, with the padding in it")
         batched = input.dim() == 3
         x = input if batched else input.unsqueeze(1)
         if batched and self.batch_first:
@@ -237,7 +265,12 @@ def why_not(module: nn.Module) -> Optional[str]:
     return None
 
 
-@functools.lru_cache(maxsize=None)
-def swapped_class(replacement: Type[Quantised], original: Type[nn.Module]) -> Type[Quantised]:
-    """A class that is still the original one for whoever asks with isinstance."""
-    return type(f"Quant{original.__name__}", (replacement, original), {"_lowtide_original": original})
+_CLASSES: Dict[Tuple[type, type], type] = {}
+
+
+def swapped_class(replacement: type, original: type) -> type:
+    """A class that is still the original one for whoever asks with isinstance; one for each pair."""
+    key = (replacement, original)
+    if key not in _CLASSES:
+        _CLASSES[key] = type(f"Quant{original.__name__}", key, {"_lowtide_original": original})
+    return _CLASSES[key]

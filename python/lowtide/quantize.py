@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Type, Union, cast
 
 import torch
 from torch import nn
@@ -44,14 +44,11 @@ def quantize_(model: nn.Module, schedule: Schedule, *, layer_bits: Optional[Mapp
         raise ValueError(f"{type(model).__name__} has no layer to quantise: no Conv2d, Linear, LSTM or MultiheadAttention")
     rules = [f"{pattern}={bits}" for pattern, bits in (layer_bits or {}).items()]
     quantization = _lowtide.Quantization(engine, _device(model).type, seed, rules)
-    parts = [{part: _lowtide.Layer(quantization, _layer_name(name, part)) for part in kind._products(module)}
-             for name, module, kind in found]
+    parts = [{part: _lowtide.Layer(quantization, _layer_name(name, part))
+              for part in kind._products(cast(Quantised, module))} for name, module, kind in found]
     quantization.check_rules()  # nothing has been changed so far
     for (_, module, kind), module_layers in zip(found, parts):
-        module.__class__ = swapped_class(kind, type(module))
-        module._lowtide_layers = module_layers
-        for buffer in range_buffers(module):
-            module.register_buffer(buffer, torch.zeros(1, device=_device(module, model)))
+        _swap(module, kind, module_layers, _device(module, model))
     schedule._schedule.attach(quantization)
     return model
 
@@ -62,7 +59,7 @@ def restore_(model: nn.Module) -> nn.Module:
         for buffer in range_buffers(module):
             delattr(module, buffer)
         del module._lowtide_layers
-        module.__class__ = type(module)._lowtide_original
+        setattr(module, "__class__", type(module)._lowtide_original)
     return model
 
 
@@ -92,7 +89,15 @@ def layers(model: nn.Module) -> List[LayerInfo]:
             for module in _quantised(model) for layer in module._lowtide_layers.values()]
 
 
-def _replaceable(model: nn.Module) -> List[Tuple[str, nn.Module, type]]:
+def _swap(module: nn.Module, kind: Type[Quantised], layers: Dict[str, _lowtide.Layer], device: torch.device) -> None:
+    module.__class__ = swapped_class(kind, type(module))
+    swapped = cast(Quantised, module)
+    swapped._lowtide_layers = layers
+    for buffer in range_buffers(swapped):
+        swapped.register_buffer(buffer, torch.zeros(1, device=device))
+
+
+def _replaceable(model: nn.Module) -> List[Tuple[str, nn.Module, Type[Quantised]]]:
     found = []
     for name, module in model.named_modules():
         replacement = None if isinstance(module, Quantised) else replacement_of(module)
@@ -130,9 +135,10 @@ def _device(*modules: nn.Module) -> torch.device:
 
 
 def _bits(bits: Union[int, str, Tuple[int, int]]) -> Bits:
-    pair = bits if isinstance(bits, tuple) else (bits, bits)
-    forward, backward = (0 if one == "fp32" else one for one in pair)
-    for one in (forward, backward):
-        if not isinstance(one, int) or not (one == 0 or 2 <= one <= 32):
+    numbers = []
+    for one in bits if isinstance(bits, tuple) else (bits, bits):
+        number = 0 if one == "fp32" else one
+        if not isinstance(number, int) or not (number == 0 or 2 <= number <= 32):
             raise ValueError(f"bits is {bits!r}; expected 2 to 32, or 0 or 'fp32' for fp32")
-    return Bits(forward, backward)
+        numbers.append(number)
+    return Bits(*numbers)

@@ -1,6 +1,5 @@
 """Networks of other people's kind: plain PyTorch, none of which is in lowtide's list but the first."""
 
-import torch
 from torch import nn
 from torch.nn import functional
 
