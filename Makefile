@@ -1,11 +1,12 @@
 # The front door. `make demo` and `make test` do all the set-up a bare Debian 12 needs.
-.PHONY: build install demo test bench fuzz format format-check tidy setup setup-tests setup-checks clean help
+.PHONY: build install demo test python bench fuzz format format-check tidy setup setup-tests setup-checks clean help
 
 help:
 	@echo 'make demo     train one network in fp32, static 8 bits and on a cyclic schedule, and compare'
 	@echo 'make test     everything that is checked: unit, golden, resume and program tests, fuzzing and the campaign in brief'
 	@echo 'make build    build/lowtide'
 	@echo 'make install  program, libraries, manual pages, completions; into PREFIX (/usr/local)'
+	@echo 'make python   the Python package, build/python, and its tests'
 	@echo 'make bench    step times and micro-benchmarks'
 	@echo 'make format   clang-format over the sources;  make tidy: clang-tidy'
 	@echo 'make clean    remove what was built'
@@ -36,6 +37,11 @@ test: setup-tests fuzz
 	@cmake --build build
 	@ctest --test-dir build --output-on-failure --no-tests=error -j $$(nproc)
 	@CAMPAIGN_SEED=1 scripts/campaign.sh 0.5
+
+python: setup-tests
+	@cmake --preset release -DLOWTIDE_TESTS=ON -DLOWTIDE_PYTHON=ON > /dev/null
+	@cmake --build build --target lowtide python_tests
+	@ctest --test-dir build -R '^Python' --output-on-failure --no-tests=error -j $$(nproc)
 
 fuzz: setup-tests
 	@scripts/fuzz.sh

@@ -44,7 +44,12 @@ constexpr const char* kSuiteHelp =
     "\n"
     "Every option of `lowtide train` can be given. Stop it with Ctrl-C: the runs save, and the same command "
     "goes on.\n"
-    "--study takes a study's file instead of a recipe, such as the study.toml in a study's folder.";
+    "--study takes a study's file instead of a recipe, such as the study.toml in a study's folder.\n"
+    "\n"
+    "--command 'python3 train.py --schedule {schedule} --seed {seed} --out {out}' --steps 2000 runs a script "
+    "of "
+    "one's own\n"
+    "in the place of `lowtide train`.";
 
 constexpr const char* kCriticalHelp =
     "Find critical periods: train with low precision at first, or in a window, and see what is lost for "
@@ -99,7 +104,7 @@ int run_study(const char* kind, int argc, char** argv) {
   RunArguments arguments;
   if (const auto code = read_arguments(arguments, kind, argc, argv)) return *code;
   Study& study = arguments.study;
-  study.recipe.training.steps = steps_of(study.recipe);
+  if (study.command.empty()) study.recipe.training.steps = steps_of(study.recipe);
   if (!arguments.names_seeds && file_exists(study_file(arguments.out)))
     study.seeds = read_study(arguments.out).seeds;
   complete(study);

@@ -4,5 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 torch=$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)')
-cmake --preset cuda -DCMAKE_PREFIX_PATH="$torch${LOWTIDE_PREFIX_PATH:+;$LOWTIDE_PREFIX_PATH}" "$@"
+python=$(python3 -c 'import sys; print(sys.executable)')
+cmake --preset cuda -DCMAKE_PREFIX_PATH="$torch${LOWTIDE_PREFIX_PATH:+;$LOWTIDE_PREFIX_PATH}" \
+      -DPython3_EXECUTABLE="$python" "$@"
 cmake --build build-cuda

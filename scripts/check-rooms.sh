@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Holds every #include of lowtide/ and cli/ against the table of rooms in docs/architecture.md: a room includes itself, the
-# rooms above it, and what the table of exceptions grants; one that needs no torch includes none of its headers.
+# Holds every #include of lowtide/, python/ and cli/ against the table of rooms in docs/architecture.md: a room includes
+# itself, the rooms above it, and what the table of exceptions grants; one that needs no torch includes none of its headers.
 #   check-rooms.sh [FOLDER]     of another tree than this one
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
 sources=()
-for folder in lowtide cli; do [ -d "$folder" ] && sources+=("$folder"); done
+for folder in lowtide python cli; do [ -d "$folder" ] && sources+=("$folder"); done
 grep -rHnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' "${sources[@]}" \
   --include='*.h' --include='*.cpp' --include='*.cu' --include='*.cuh' |
   awk '
@@ -68,7 +68,7 @@ grep -rHnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' "${sources[@]}" \
       } else if (!own) {
         if (!needs_torch[from] && header ~ /^(torch|ATen|c10)\//)
           complain(from "/ needs no torch by docs/architecture.md, and includes " header)
-      } else if (header !~ /^(lowtide|cli)\//) {
+      } else if (header !~ /^(lowtide|python|cli)\//) {
         complain("\"" header "\" is not a full path, such as \"lowtide/base/error.h\"")
       } else if (!(room_of(header) in place)) {
         complain(header " is in no room of the table of docs/architecture.md")

@@ -169,4 +169,19 @@ void Ledger::restore(const Json& state) {
   steps_ = std::move(restored);
 }
 
+Ledger Ledger::from_state(const Json& state) {
+  Ledger ledger;
+  try {
+    for (const Json& layer : state.at("layers")) {
+      const std::int64_t macs = layer.at(1);
+      if (macs < 0 || macs > kMostMacs) throw UserError("the saved ledger is damaged: impossible MACs");
+      ledger.add_layer(layer.at(0), macs, parse_layer_precision(layer.at(2).get<std::string>()));
+    }
+  } catch (const Json::exception& error) {
+    throw UserError(fmt::format("the saved ledger is damaged: {}", json_reason(error)));
+  }
+  ledger.restore(state);
+  return ledger;
+}
+
 }  // namespace lowtide

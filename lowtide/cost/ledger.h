@@ -45,6 +45,8 @@ class Ledger {
   // For a checkpoint. A ledger is restored into one with the same layers; otherwise UserError.
   Json state() const;
   void restore(const Json& state);
+  // With the layers that were saved; UserError where the state is damaged.
+  static Ledger from_state(const Json& state);
 
   Json to_json() const;
   std::string format_table() const;

@@ -24,8 +24,9 @@ struct PackedOperand final : PreparedOperand {
   std::unique_ptr<const integer::RightOperand> packed;
 };
 
-std::int64_t kernel_terms(const ConvShape& shape, std::int64_t channels) {
-  return channels * shape.weight[2] * shape.weight[3];
+// There are no kernels for taps that lie apart.
+bool fits(const Quantized& whole, const Quantized& other, const ConvShape& shape, std::int64_t channels) {
+  return !shape.is_dilated() && fits(whole, other, channels * shape.weight[2] * shape.weight[3]);
 }
 
 }  // namespace
@@ -34,14 +35,14 @@ IntegerEngine::IntegerEngine(integer::InstructionSet set) : tiles_(integer::tile
 
 at::Tensor IntegerEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape,
                                  ImageWatcher* watcher) const {
-  if (!fits(x, w, kernel_terms(shape, shape.weight[1]))) return simulated_.conv2d(x, w, shape);
+  if (!fits(x, w, shape, shape.weight[1])) return simulated_.conv2d(x, w, shape);
   return integer::conv2d(x, w, shape, watcher, tiles_);
 }
 
 at::Tensor IntegerEngine::conv2d_input_gradient(const Quantized& dy, const Quantized& w,
                                                 const ConvShape& shape, const OtherGradient& other,
                                                 ImageWatcher* watcher) const {
-  if (!fits(dy, w, kernel_terms(shape, shape.weight[0] / shape.groups))) {
+  if (!fits(dy, w, shape, shape.weight[0] / shape.groups)) {
     return add_gradient(simulated_.conv2d_input_gradient(dy, w, shape), other);
   }
   return integer::conv2d_input_gradient(dy, w, shape, other, watcher, tiles_);
@@ -62,7 +63,7 @@ std::unique_ptr<ConvNorm> IntegerEngine::conv_norm(const ConvNormCall& call) con
 
 at::Tensor IntegerEngine::conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
                                                  const ConvShape& shape) const {
-  if (!fits(dy, x, shape.output_width()) || x.scale.numel() != 1) {
+  if (shape.is_dilated() || !fits(dy, x, shape.output_width()) || x.scale.numel() != 1) {
     return simulated_.conv2d_weight_gradient(dy, x, shape);
   }
   return integer::conv2d_weight_gradient(dy, x, shape, tiles_);

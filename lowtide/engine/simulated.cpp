@@ -13,7 +13,7 @@ namespace lowtide {
 namespace {
 
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& w, const ConvShape& shape) {
-  return at::convolution(x, w, {}, shape.stride, shape.padding, {1, 1}, false, {0, 0}, shape.groups);
+  return at::convolution(x, w, {}, shape.stride, shape.padding, shape.dilation, false, {0, 0}, shape.groups);
 }
 
 at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& w, const ConvShape& shape) {
@@ -21,14 +21,16 @@ at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& w, const ConvS
   const at::Tensor input_like =
       at::empty(shape.input, dy.options().memory_format(at::MemoryFormat::ChannelsLast));
   return std::get<0>(at::convolution_backward(dy, input_like, w, kNothing, shape.stride, shape.padding,
-                                              {1, 1}, false, {0, 0}, shape.groups, {true, false, false}));
+                                              shape.dilation, false, {0, 0}, shape.groups,
+                                              {true, false, false}));
 }
 
 at::Tensor weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ConvShape& shape) {
   const at::Tensor weight_like =
       at::empty(shape.weight, x.options().memory_format(at::MemoryFormat::ChannelsLast));
   return std::get<1>(at::convolution_backward(dy, x, weight_like, kNothing, shape.stride, shape.padding,
-                                              {1, 1}, false, {0, 0}, shape.groups, {false, true, false}));
+                                              shape.dilation, false, {0, 0}, shape.groups,
+                                              {false, true, false}));
 }
 
 // Items [first, last) of the batch.

@@ -43,6 +43,23 @@ class ConvFunction : public torch::autograd::Function<ConvFunction> {
 
 }  // namespace
 
+at::Tensor quant_conv2d(const QuantLayer& layer, const Activation& x, const at::Tensor& weight,
+                        const at::Tensor& bias, const ConvShape& shape, ActivationRange& input_range,
+                        bool training) {
+  const auto call = c10::make_intrusive<ConvCall>();
+  layer.prepare(*call, x.value.requires_grad());
+  call->shape = shape;
+  call->input_range = input_range.of(x, call->bits.forward, training);
+  call->input = x.encoded(call->input_range, call->forward_bits());
+  {
+    const at::NoGradGuard no_grad;
+    call->weight = encode_rows(weight.detach(), call->forward_bits());
+  }
+  at::Tensor y = ConvFunction::apply(x.value, weight, optional(bias), call);
+  layer.tell(y, shape.input[0] * shape.macs());
+  return y;
+}
+
 QuantConv2dImpl::QuantConv2dImpl(const QuantConv2dOptions& conv_options) : options(conv_options) {
   const auto& o = options;
   weight = register_parameter("weight",
@@ -64,22 +81,8 @@ ConvShape QuantConv2dImpl::shape(at::IntArrayRef input) const {
   return shape;
 }
 
-Quantized QuantConv2dImpl::encoded_weight(DeviceBits bits) const {
-  const at::NoGradGuard no_grad;
-  const at::Tensor w = weight.detach();
-  return encode_rows(w, bits);
-}
-
 at::Tensor QuantConv2dImpl::forward(const Activation& x) {
-  const auto call = c10::make_intrusive<ConvCall>();
-  prepare(*call, x.value.requires_grad());
-  call->shape = shape(x.value.sizes());
-  call->input_range = input_range_.of(x, call->bits.forward, is_training());
-  call->input = x.encoded(call->input_range, call->forward_bits());
-  call->weight = encoded_weight(call->forward_bits());
-  at::Tensor y = ConvFunction::apply(x.value, weight, optional(bias), call);
-  tell(y, call->shape.input[0] * call->shape.macs());
-  return y;
+  return quant_conv2d(*this, x, weight, bias, shape(x.value.sizes()), input_range_, is_training());
 }
 
 }  // namespace lowtide

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lowtide/nn/execution.h"
@@ -17,6 +18,10 @@ namespace lowtide {
 // starting at 0), as two one-element buffers of the module that owns it.
 class ActivationRange {
  public:
+  ActivationRange() = default;
+  // Of buffers that belong to somebody else.
+  ActivationRange(at::Tensor min, at::Tensor range) : min_(std::move(min)), range_(std::move(range)) {}
+
   // The buffers are called …_min and …_range.
   void register_in(torch::nn::Module& owner, const std::string& name = "activation");
 
@@ -54,7 +59,6 @@ class AttachedLayer {
   std::uint32_t id() const { return id_; }
   const Execution& execution() const;
 
- protected:
   // Of one call of this layer: a layer that is called several times in a step (a recurrent one, a head shared by several
   // levels) draws anew each time. Calls without a gradient draw nothing, and are not counted.
   NoiseKey noise_key() const;
@@ -75,12 +79,12 @@ class QuantLayer : public AttachedLayer {
 
   // For one call, with noise of its own.
   LayerFormat format() const;
+  void prepare(LayerCall& call, bool needs_input_gradient) const;
   void tell(const at::Tensor& output, std::int64_t macs) const;
 
  protected:
   // The bits in force for this layer.
   Bits bits() const { return rule_.resolve(execution().bits); }
-  void prepare(LayerCall& call, bool needs_input_gradient) const;
 
  private:
   LayerPrecision rule_;

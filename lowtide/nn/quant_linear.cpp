@@ -56,6 +56,19 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
 
 }  // namespace
 
+at::Tensor quant_linear(const QuantLayer& layer, const Activation& x, const at::Tensor& weight,
+                        const at::Tensor& bias, ErrorRange error, ActivationRange& input_range,
+                        bool training) {
+  const auto call = c10::make_intrusive<LinearCall>();
+  layer.prepare(*call, x.value.requires_grad());
+  call->error = error;
+  call->input_range = input_range.of(x, call->bits.forward, training);
+  call->input = x.encoded(call->input_range, call->forward_bits());
+  at::Tensor y = LinearFunction::apply(x.value, weight, optional(bias), call);
+  layer.tell(y, x.value.numel() * weight.size(0));
+  return y;
+}
+
 QuantLinearImpl::QuantLinearImpl(const QuantLinearOptions& linear_options) : options(linear_options) {
   weight = register_parameter("weight", torch::zeros({options.out_features, options.in_features}));
   if (options.bias) bias = register_parameter("bias", torch::zeros({options.out_features}));
@@ -63,14 +76,7 @@ QuantLinearImpl::QuantLinearImpl(const QuantLinearOptions& linear_options) : opt
 }
 
 at::Tensor QuantLinearImpl::forward(const Activation& x) {
-  const auto call = c10::make_intrusive<LinearCall>();
-  prepare(*call, x.value.requires_grad());
-  call->error = options.error;
-  call->input_range = input_range_.of(x, call->bits.forward, is_training());
-  call->input = x.encoded(call->input_range, call->forward_bits());
-  at::Tensor y = LinearFunction::apply(x.value, weight, optional(bias), call);
-  tell(y, x.value.numel() * options.out_features);
-  return y;
+  return quant_linear(*this, x, weight, bias, options.error, input_range_, is_training());
 }
 
 }  // namespace lowtide

@@ -18,6 +18,12 @@ struct QuantLinearOptions {
   bool bias = true;
 };
 
+// y = x·weightᵀ + bias over the last dimension of x, computed as `layer` says. The bias is undefined where there is none;
+// `input_range` is the running one of x, which training moves.
+at::Tensor quant_linear(const QuantLayer& layer, const Activation& x, const at::Tensor& weight,
+                        const at::Tensor& bias, ErrorRange error, ActivationRange& input_range,
+                        bool training);
+
 // y = x·wᵀ + b over the last dimension of x, with weight (a range per output row), bias and input (a range
 // per tensor) and output gradient (as the options say; rounded stochastically) quantised.
 class QuantLinearImpl : public torch::nn::Module, public QuantLayer {

@@ -39,6 +39,7 @@ struct LstmCall : LayerCall {
   std::vector<Noise> step_noise;
   Range hidden_range;  // of evaluation; measured anew at each step in training
   bool measures = false;
+  bool needs_state_gradient = false;
   std::vector<Quantized> hidden;  // what U was multiplied with, a step each
   std::vector<Range> hidden_ranges;
   Quantized hidden_weight;
@@ -73,10 +74,12 @@ CellGradients cell_backward(const at::Tensor& hidden_error, const at::Tensor& ce
 
 class LstmFunction : public torch::autograd::Function<LstmFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
-                            const at::Tensor& w, const at::Tensor& bias, const at::Tensor& u,
-                            const at::Tensor& hidden, const at::Tensor& cell,
-                            const c10::intrusive_ptr<LstmCall>& call) {
+  // Outputs of all steps, and the last cell.
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+                                                const at::Tensor& x, const at::Tensor& w,
+                                                const at::Tensor& bias, const at::Tensor& u,
+                                                const at::Tensor& hidden, const at::Tensor& cell,
+                                                const c10::intrusive_ptr<LstmCall>& call) {
     const int bits = call->bits.forward;
     call->weight = encode(w, measure_range(w, RangeGroup::kRow), bits);
     call->hidden_weight = encode(u, measure_range(u, RangeGroup::kRow), bits);
@@ -102,7 +105,7 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
       h = y[t].copy_(gate[3] * call->cells[t + 1].tanh());
     }
     context->saved_data["call"] = c10::IValue::make_capsule(call);
-    return y;
+    return {y, call->cells[time].clone()};
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
@@ -111,7 +114,7 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
     LOWTIDE_CHECK(call->input.code.defined(), "a layer's call serves one backward pass");
     const at::Tensor dy = gradients[0].contiguous();
     const std::int64_t time = dy.size(0);
-    at::Tensor hidden_error = at::zeros_like(dy[0]), cell_error = at::zeros_like(dy[0]);
+    at::Tensor hidden_error = at::zeros_like(dy[0]), cell_error = gradients[1];
     const auto recurrent = call->engine->prepare(call->hidden_weight, /*transposed=*/false);
     std::vector<Quantized> errors(static_cast<std::size_t>(time));
     std::vector<at::Tensor> float_errors(call->bifurcate ? static_cast<std::size_t>(time) : 0);
@@ -126,11 +129,12 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
           quantise_error(step.sums, {call->bits.backward, call->step_noise[i], call->bifurcate}, range);
       errors[i] = error.for_input;
       if (call->bifurcate) float_errors[i] = error.for_weight.code;
-      if (t > 0) hidden_error = call->engine->multiply(errors[i], *recurrent);
+      if (t > 0 || call->needs_state_gradient) hidden_error = call->engine->multiply(errors[i], *recurrent);
     }
     const ProductGradients result = product_gradients(*call, errors, float_errors);
+    if (!call->needs_state_gradient) hidden_error = cell_error = at::Tensor();
     *call = LstmCall{};
-    return {result.x, result.input_weight, result.bias, result.hidden_weight, {}, {}, {}};
+    return {result.x, result.input_weight, result.bias, result.hidden_weight, hidden_error, cell_error, {}};
   }
 
  private:
@@ -157,34 +161,42 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
 
 }  // namespace
 
+LstmOutput quant_lstm(const QuantLayer& layer, const at::Tensor& x, const LstmParameters& parameters,
+                      const LstmState& state, LstmRanges& ranges, bool training) {
+  const auto call = c10::make_intrusive<LstmCall>();
+  layer.prepare(*call, x.requires_grad());
+  call->needs_state_gradient = state.hidden.requires_grad() || state.cell.requires_grad();
+  const bool is_float = is_float_bits(call->bits.forward);
+  call->step_noise.push_back(call->noise);
+  for (std::int64_t t = 1; t < x.size(0); ++t) {
+    call->step_noise.push_back(call->noise.is_drawn() ? Noise::drawn(layer.noise_key()) : Noise::none());
+  }
+  const Range input_range = ranges.input.of_each_step(x, call->bits.forward, training);
+  call->input = encode(x, input_range, call->bits.forward);
+  call->measures = training && !is_float;
+  if (!training && !is_float) call->hidden_range = ranges.hidden.running();
+  const at::Tensor &w = parameters.input_weight, &u = parameters.hidden_weight;
+  const torch::autograd::variable_list outputs =
+      LstmFunction::apply(x, w, parameters.bias, u, state.hidden, state.cell, call);
+  const at::Tensor& y = outputs[0];
+  if (call->measures) ranges.hidden.track_each(call->hidden_ranges);
+  layer.tell(y, x.size(0) * x.size(1) * w.size(0) * (w.size(1) + u.size(1)));
+  return {y, {y[x.size(0) - 1], outputs[1]}};
+}
+
 QuantLstmImpl::QuantLstmImpl(const QuantLstmOptions& lstm_options) : options(lstm_options) {
   input_weight = register_parameter("input_weight", torch::zeros({4 * options.units, options.inputs}));
   bias = register_parameter("bias", torch::zeros({4 * options.units}));
   hidden_weight = register_parameter("hidden_weight", torch::zeros({4 * options.units, options.units}));
-  input_range_.register_in(*this, "input");
-  hidden_range_.register_in(*this, "hidden");
+  ranges_.input.register_in(*this, "input");
+  ranges_.hidden.register_in(*this, "hidden");
 }
 
 LstmOutput QuantLstmImpl::forward(const at::Tensor& x, const LstmState& state) {
   LOWTIDE_CHECK(!state.hidden.requires_grad(), "back-propagation through an earlier window");
-  const auto call = c10::make_intrusive<LstmCall>();
-  prepare(*call, x.requires_grad());
-  const bool is_float = is_float_bits(call->bits.forward);
-  call->step_noise.push_back(call->noise);
-  for (std::int64_t t = 1; t < x.size(0); ++t) {
-    call->step_noise.push_back(call->noise.is_drawn() ? Noise::drawn(noise_key()) : Noise::none());
-  }
-  const Range input_range = input_range_.of_each_step(x, call->bits.forward, is_training());
-  call->input = encode(x, input_range, call->bits.forward);
-  call->measures = is_training() && !is_float;
-  if (!is_training() && !is_float) call->hidden_range = hidden_range_.running();
-  const auto last_cell = [&] { return call->cells[x.size(0)].clone(); };
-  const at::Tensor y =
-      LstmFunction::apply(x, input_weight, bias, hidden_weight, state.hidden, state.cell, call);
-  LstmOutput output{y, {y.detach()[x.size(0) - 1].clone(), last_cell()}};
-  if (call->measures) hidden_range_.track_each(call->hidden_ranges);
-  tell(y, x.size(0) * x.size(1) * 4 * options.units * (options.inputs + options.units));
-  return output;
+  const LstmOutput output =
+      quant_lstm(*this, x, {input_weight, bias, hidden_weight}, state, ranges_, is_training());
+  return {output.hidden, {output.last.hidden.detach().clone(), output.last.cell.detach()}};
 }
 
 }  // namespace lowtide

@@ -43,14 +43,15 @@ class ProductFunction : public torch::autograd::Function<ProductFunction> {
 
 }  // namespace
 
-at::Tensor QuantProductImpl::forward(const at::Tensor& a, const at::Tensor& b, std::int64_t items) const {
+at::Tensor quant_product(const QuantLayer& layer, const at::Tensor& a, const at::Tensor& b,
+                         std::int64_t items) {
   const auto call = c10::make_intrusive<ProductCall>();
-  prepare(*call, /*needs_input_gradient=*/true);
+  layer.prepare(*call, /*needs_input_gradient=*/true);
   call->items = items;
   call->input = encode_rows(a, call->bits.forward);
   call->weight = encode_rows(b, call->bits.forward);
   at::Tensor y = ProductFunction::apply(a, b, call);
-  tell(y, y.numel() * a.size(2));
+  layer.tell(y, y.numel() * a.size(2));
   return y;
 }
 

@@ -54,16 +54,7 @@ Json layers_of(const RunPaths& paths) {
   if (steps.empty()) throw UserError("there is no checkpoint, and so no ledger");
   const fs::path path = paths.checkpoint(steps.back());
   if (!is_plain_file(path)) throw UserError(fmt::format("{} is gone", path.filename().string()));
-  const Json saved = read_checkpoint_state(path).at("ledger");
-  Ledger ledger;
-  for (const Json& layer : saved.at("layers")) {
-    const std::int64_t macs = layer.at(1);
-    if (macs < 0 || macs > Ledger::kMostMacs)
-      throw UserError(fmt::format("{}: impossible MACs", path.filename().string()));
-    ledger.add_layer(layer.at(0), macs, parse_layer_precision(layer.at(2).get<std::string>()));
-  }
-  ledger.restore(saved);
-  return ledger.to_json().at("layers");
+  return Ledger::from_state(read_checkpoint_state(path).at("ledger")).to_json().at("layers");
 }
 
 // A part of the report that a run may lack: its value, or why it is not there.

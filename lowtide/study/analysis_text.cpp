@@ -36,11 +36,14 @@ std::string title(const Analysis& analysis) {
   const std::string what = study.kind == Study::kSuite ? "Schedule suite"
                            : study.window > 0          ? "Critical periods: windows"
                                                        : "Critical periods: deficits";
-  return fmt::format(
-      "# {}\n\n{}, {} steps of {}, bits {}, gradient bits {}, {} seed{}; {} {}, {} is better.\n\n", what,
-      study.recipe.model.name, study.recipe.training.steps, study.recipe.training.batch,
-      study.recipe.precision.bits, study.recipe.precision.grad_bits, study.seeds, study.seeds == 1 ? "" : "s",
-      analysis.split, analysis.metric->name, analysis.metric->higher_is_better ? "higher" : "lower");
+  const std::string trained = study.command.empty()
+                                  ? fmt::format("{}, {} steps of {}", study.recipe.model.name,
+                                                study.recipe.training.steps, study.recipe.training.batch)
+                                  : fmt::format("`{}`, {} steps", study.command, study.recipe.training.steps);
+  return fmt::format("# {}\n\n{}, bits {}, gradient bits {}, {} seed{}; {} {}, {} is better.\n\n", what,
+                     trained, study.recipe.precision.bits, study.recipe.precision.grad_bits, study.seeds,
+                     study.seeds == 1 ? "" : "s", analysis.split, analysis.metric->name,
+                     analysis.metric->higher_is_better ? "higher" : "lower");
 }
 
 std::string percent_text(const std::optional<double>& fraction) {

@@ -16,6 +16,7 @@
 #include "lowtide/report/comparison.h"
 #include "lowtide/study/child.h"
 #include "lowtide/study/folder.h"
+#include "lowtide/study/script.h"
 #include "lowtide/study/status.h"
 #include "lowtide/train/metric.h"
 #include "lowtide/train/progress.h"
@@ -112,17 +113,22 @@ class Runner {
     const Member& member = members_[slot.member];
     const MemberPaths place = paths(slot.member);
     make_folders(place.run.folder);
-    write_atomically(place.recipe(), to_toml(member.recipe));
+    if (member.command.empty()) write_atomically(place.recipe(), to_toml(member.recipe));
     slot.log_start = file_exists(place.log()) ? fs::file_size(place.log()) : 0;
     const bool resumed = file_exists(place.run.run());
     slot.memory_kills = out_of_memory_kills(options_.vmstat);
-    slot.child.emplace(options_.program,
-                       std::vector<std::string>{"train", "--recipe", place.recipe().string(), "--out",
-                                                place.run.folder.string(), "--resume", "--threads",
-                                                fmt::to_string(threads_of(slot))},
-                       place.log());
+    if (member.command.empty()) {
+      slot.child.emplace(options_.program, train_arguments(place, threads_of(slot)), place.log());
+    } else {
+      slot.child.emplace("/bin/sh", shell_arguments(member, place.run.folder, threads_of(slot)), place.log());
+    }
     remove_file(place.failure());
     say(slot.member, resumed ? "goes on" : "starts");
+  }
+
+  static std::vector<std::string> train_arguments(const MemberPaths& place, int threads) {
+    return {"train",    "--recipe",  place.recipe().string(), "--out", place.run.folder.string(),
+            "--resume", "--threads", fmt::to_string(threads)};
   }
 
   // All threads are shared out; those that are left over go to the first slots.

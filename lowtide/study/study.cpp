@@ -14,6 +14,7 @@
 #include "lowtide/schedule/schedule.h"
 #include "lowtide/schedule/text.h"
 #include "lowtide/study/range_test.h"
+#include "lowtide/study/script.h"
 #include "lowtide/train/learning_rate.h"
 
 namespace lowtide {
@@ -148,7 +149,7 @@ void check_members(const Study& study) {
   for (const Member& member : settings(study, study.recipe)) {
     expect(names.insert(folder_name(member.setting)).second,
            fmt::format("schedule '{}' is in the study twice", member.setting));
-    check(member.recipe);
+    if (study.command.empty()) check(member.recipe);  // a script has options of its own
     const TrainingOptions& training = member.recipe.training;
     make_schedule(schedule_of(member.recipe.precision), training.steps, rates_of(training, training.steps));
   }
@@ -168,6 +169,7 @@ Json varied(const Study& study) {
     json["starts"] = study.starts;
   }
   json["seeds"] = study.seeds;
+  if (!study.command.empty()) json["command"] = study.command;
   return json;
 }
 
@@ -200,6 +202,10 @@ void define_study(CLI::App& app, Study& study) {
   if (study.kind != Study::kRangeTest) {
     app.add_option("--seeds", study.seeds, "how many: the recipe's seed and those that follow it")
         ->capture_default_str();
+    app.add_option("--command", study.command,
+                   "train by this instead, a script that writes a run folder: with {schedule}, {seed}, "
+                   "{out}, {steps}")
+        ->type_name("COMMAND");
   }
   define_recipe(app, study.recipe);
 }
@@ -236,6 +242,7 @@ void complete(Study& study) {
     if (study.schedules.empty()) study.schedules = {"all"};
     study.schedules = single_schedules(study.schedules);
   }
+  if (!study.command.empty()) check_command(study.command);
   check_members(study);
 }
 
@@ -292,6 +299,7 @@ std::vector<Member> members(const Study& study) {
     recipe.training.seed += static_cast<std::uint64_t>(i);
     for (Member& member : settings(study, recipe)) {
       member.name = fmt::format("{}-seed{}", folder_name(member.setting), recipe.training.seed);
+      member.command = study.command;
       result.push_back(std::move(member));
     }
   }

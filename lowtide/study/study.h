@@ -31,6 +31,7 @@ struct Study {
   std::int64_t test_steps = 0;       // range-test, at each number of bits
   double threshold = 0;              // range-test: what counts as moving
   std::int64_t seeds = 3;            // the recipe's, and those that follow it; a range test has that one
+  std::string command;               // what a member runs instead of `lowtide train`: script.h
   Recipe recipe;
 };
 
@@ -56,6 +57,7 @@ struct Member {
   // critical: the deficit's length, or the window's start; not for the one without. range-test: the bits.
   std::optional<std::int64_t> at;
   Recipe recipe;
+  std::string command{};  // the study's
 };
 
 // Seed by seed, so that a study that was stopped early has whole seeds.

@@ -69,6 +69,12 @@ Recipe read_run_recipe(const RunPaths& paths) {
     throw UserError(fmt::format("{}: format {}; this program reads runs of format {}", paths.run().string(),
                                 run.value("format", Json()).dump(), kRunFormat));
   }
+  if (run.contains(kScriptKey)) {
+    throw UserError(fmt::format(
+        "{}: this run was written by the script {}, which alone knows its network; lowtide can compare and "
+        "report it",
+        paths.folder.string(), run.at(kScriptKey).dump()));
+  }
   return recipe_from_json(run.value("recipe", Json()), paths.run().string());
 }
 

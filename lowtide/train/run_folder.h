@@ -19,6 +19,8 @@
 namespace lowtide {
 
 constexpr int kRunFormat = 1;
+constexpr const char* kScriptKey =
+    "script";  // in run.json: what wrote a run that has no recipe of this program's
 
 // The folder of one run, version 1; docs/run-folder.md is its contract.
 struct RunPaths {

@@ -75,6 +75,20 @@ TEST(Ledger, RestoredGoesOnAsIfUninterrupted) {
 }
 
 // A program that calls the same layers in another order goes on all the same.
+TEST(Ledger, IsMadeOfWhatWasSavedAlone) {
+  Ledger ledger;
+  ledger.add_layer("conv1", 1000, parse_layer_precision("fp32"));
+  ledger.add_layer("conv2", 2000, parse_layer_precision("6"));
+  ledger.add({8, 8}, 3);
+  ledger.add({4, 8}, 1, {900, 2100});
+  const Ledger made = Ledger::from_state(Json::parse(ledger.state().dump()));
+  EXPECT_EQ(made.layers(), ledger.layers());
+  EXPECT_EQ(made.actual(), ledger.actual());
+  EXPECT_THROW(Ledger::from_state({{"layers", {{"conv1", -1, "fp32"}}}, {"items", Json::array()}}),
+               UserError);
+  EXPECT_THROW(Ledger::from_state(Json::object()), UserError);
+}
+
 TEST(Ledger, IsRestoredWhateverTheOrderOfItsLayers) {
   Ledger saved, restored;
   for (const char* name : {"conv1", "shortcut", "conv2"}) saved.add_layer(name, name[0]);

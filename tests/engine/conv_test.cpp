@@ -178,6 +178,36 @@ TEST(IntegerConvWatched, TellsAWatcher) {
   EXPECT_TRUE(output.was_told() && gradient.was_told());
 }
 
+// Height and width each with their own kernel, stride, padding and dilation, as other people's networks have them.
+const std::vector<ConvShape> kUnequalShapes{
+    {.input = {3, 4, 9, 12}, .weight = {6, 4, 1, 7}, .stride = {1, 1}, .padding = {0, 3}},
+    {.input = {3, 4, 9, 12}, .weight = {6, 4, 7, 1}, .stride = {2, 1}, .padding = {3, 0}},
+    {.input = {9, 8, 10, 7}, .weight = {8, 1, 3, 5}, .stride = {1, 2}, .padding = {1, 2}, .groups = 8},
+    {.input = {2, 6, 8, 11}, .weight = {4, 3, 3, 2}, .stride = {3, 1}, .padding = {0, 1}, .groups = 2},
+    {.input = {2, 5, 9, 9}, .weight = {4, 5, 3, 3}, .padding = {2, 2}, .dilation = {2, 2}},
+    {.input = {9, 4, 11, 9}, .weight = {4, 1, 3, 3}, .padding = {3, 1}, .groups = 4, .dilation = {3, 1}},
+};
+
+class EngineUnequalConv : public testing::TestWithParam<std::string> {};
+
+TEST_P(EngineUnequalConv, AllThreeProducts) {
+  const auto engine = make_engine(GetParam());
+  for (const ConvShape& shape : kUnequalShapes) {
+    for (const int bits : {8, 3, 12, 0}) {
+      SCOPED_TRACE(testing::Message()
+                   << shape.weight[2] << " x " << shape.weight[3] << ", " << bits << " bits");
+      const Operands o = operands(shape, bits, bits, 8, /*far_from_zero=*/true);
+      EXPECT_TRUE(close_to(engine->conv2d(o.x, o.w, shape), naive::conv2d(o.x, o.w, shape), kTolerance));
+      EXPECT_TRUE(close_to(engine->conv2d_input_gradient(o.dy, o.w, shape),
+                           naive::conv2d_input_gradient(o.dy, o.w, shape), kTolerance));
+      EXPECT_TRUE(close_to(engine->conv2d_weight_gradient(o.dy, o.x, shape),
+                           naive::conv2d_weight_gradient(o.dy, o.x, shape), kTolerance));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, EngineUnequalConv, testing::ValuesIn(engine_names()));
+
 INSTANTIATE_TEST_SUITE_P(Engines, EngineConv,
                          testing::Combine(testing::ValuesIn(engine_names()), testing::ValuesIn(kGeometries)));
 

@@ -21,8 +21,8 @@ void for_each_term(const ConvShape& s, const Term& term) {
         for (std::int64_t ox = 0; ox < s.output_width(); ++ox)
           for (std::int64_t ky = 0; ky < s.weight[2]; ++ky)
             for (std::int64_t kx = 0; kx < s.weight[3]; ++kx) {
-              const std::int64_t iy = oy * s.stride[0] + ky - s.padding[0];
-              const std::int64_t ix = ox * s.stride[1] + kx - s.padding[1];
+              const std::int64_t iy = oy * s.stride[0] + ky * s.dilation[0] - s.padding[0];
+              const std::int64_t ix = ox * s.stride[1] + kx * s.dilation[1] - s.padding[1];
               if (iy < 0 || ix < 0 || iy >= s.input[2] || ix >= s.input[3]) continue;
               for (std::int64_t part = 0; part < channels; ++part)
                 term(n, o, oy, ox, o / outputs * channels + part, iy, ix, part, ky, kx);

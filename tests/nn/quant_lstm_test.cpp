@@ -69,6 +69,35 @@ TEST_F(QuantLstms, InFullPrecisionItIsTorchsLstm) {
   EXPECT_FALSE(output.last.hidden.requires_grad()) << "back-propagation is truncated";
 }
 
+// An encoder's last state that a decoder begins with: gradients pass from one to the other as if they were one.
+TEST_F(QuantLstms, GradientsPassThroughStates) {
+  const LstmParameters parameters{layer_.input_weight, layer_.bias, layer_.hidden_weight};
+  LstmRanges ranges;
+  const auto gradients = [&](bool in_parts) {
+    layer_.zero_grad();
+    const torch::Tensor x = x_.clone().requires_grad_();
+    const LstmState state{state_.hidden.clone().requires_grad_(), state_.cell.clone().requires_grad_()};
+    LstmOutput output;
+    if (in_parts) {
+      const LstmOutput first = quant_lstm(layer_, x.narrow(0, 0, 2), parameters, state, ranges, true);
+      output = quant_lstm(layer_, x.narrow(0, 2, kTime - 2), parameters, first.last, ranges, true);
+    } else {
+      output = quant_lstm(layer_, x, parameters, state, ranges, true);
+    }
+    (output.last.hidden.sum() + 2 * output.last.cell.sum()).backward();
+    return std::vector{x.grad(),
+                       state.hidden.grad(),
+                       state.cell.grad(),
+                       layer_.input_weight.grad().clone(),
+                       layer_.hidden_weight.grad().clone(),
+                       layer_.bias.grad().clone()};
+  };
+  const auto whole = gradients(false), parts = gradients(true);
+  // Float32 sums of ten products in another order, six steps deep.
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(close_to(parts[i], whole[i], 1e-5)) << i;
+  EXPECT_GT(whole[1].abs().min().item<float>(), 0) << "of the first hidden state";
+}
+
 TEST_F(QuantLstms, AWindowIsItsPartsOneAfterTheOther) {
   execution_->bits = {6, 8};
   const torch::NoGradGuard no_grad;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "lowtide/cost/summary.h"
+#include "lowtide/study/script.h"
 #include "tests/io/scratch.h"
 
 namespace lowtide {
@@ -42,6 +43,47 @@ TEST(Study, ASuiteIsTheTenAndStaticAndFp32TimesSeeds) {
   EXPECT_EQ(names.size(), 36u);
   EXPECT_EQ(to_string(schedule_of(all[0].recipe.precision)), "RR 3:8 n=8 grad=8");
   EXPECT_EQ(all[35].recipe.training.seed, 3u);
+}
+
+Study study_of_script(const std::string& command) {
+  Study study;
+  study.kind = Study::kSuite;
+  study.schedules = {"CR", "delayed 25% RR 3:8 n=8 grad=8"};
+  study.command = command;
+  study.recipe.training.steps = 1000;
+  return study;
+}
+
+TEST(StudyOfAScript, EachMemberPutsItsWordsInPlaceQuotedForTheShell) {
+  Study study = study_of_script(
+      "python3 'my train.py' --schedule={schedule} --seed {seed} -n {steps} --out {out} \"a b\"");
+  complete(study);
+  const std::vector<Member> all = members(study);
+  ASSERT_EQ(all.size(), 6u);
+  EXPECT_EQ(
+      shell_arguments(all[3], "runs/it's mine", 2),
+      (std::vector<std::string>{"-c",
+                                "exec env OMP_NUM_THREADS=2 python3 'my train.py' --schedule='delayed 25% RR "
+                                "3:8 n=8 grad=8' --seed '2' -n '1000' --out 'runs/it'\\''s mine' \"a b\""}));
+}
+
+TEST(StudyOfAScript, ItsFileGivesItBack) {
+  Study study = study_of_script(R"(sh -c 'echo "{schedule}" \ [a] # x' {seed} {out})");
+  complete(study);
+  const Study read = parse_study(to_toml(study), "study.toml");
+  EXPECT_EQ(read.command, study.command);
+  EXPECT_TRUE(differences(read, study).empty());
+  study.command += " ";
+  EXPECT_EQ(differences(read, study), std::vector<std::string>{"command"});
+}
+
+TEST(StudyOfAScript, WordsThatLackOrAreUnknownAreNamed) {
+  EXPECT_TRUE(contains(error_of_study(study_of_script("train {schedule} {out}")), "lacks {seed}"));
+  EXPECT_TRUE(contains(error_of_study(study_of_script("train {schedule} {seed} {out} {step}")),
+                       "did you mean 'steps'?"));
+  Study without_steps = study_of_script("train {schedule} {seed} {out}");
+  without_steps.recipe.training.steps = 0;
+  EXPECT_TRUE(contains(error_of_study(without_steps), "a study needs its length in steps"));
 }
 
 TEST(Study, SchedulesMayBeNamesWithCommasAndWholeLines) {

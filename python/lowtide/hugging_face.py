@@ -1,0 +1,56 @@
+"""A callback for Hugging Face's Trainer. Importing this imports ``transformers``."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any, Dict, Optional
+
+from transformers import TrainerCallback
+
+from lowtide.cost import cost
+from lowtide.schedule import Schedule
+
+STATE_FILE = "lowtide.json"  # in a checkpoint's folder
+
+
+class PrecisionSchedule(TrainerCallback):
+    """Steps a schedule with the optimiser, saves it in checkpoints, and adds ``bits`` and ``relative_cost`` to the Trainer's
+    log history.
+
+    >>> schedule = lowtide.Schedule("CR 3:8 n=8 grad=8", steps=arguments.max_steps)
+    >>> lowtide.quantize_(model, schedule)
+    >>> Trainer(model, arguments, callbacks=[PrecisionSchedule(schedule)], ...).train()
+
+    The Trainer evaluates without gradients, so at the bits that training ends with. It tells callbacks no losses: a schedule
+    that listens to them (``progressive``) cannot be used.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == self.schedule.step_count:
+            return
+        saved = _folder(args, state) / STATE_FILE
+        if not saved.exists():
+            raise ValueError(f"the training goes on from step {state.global_step}, and {saved} is missing, which tells the "
+                             "schedule's state")
+        self.schedule.load_state_dict(json.loads(saved.read_text()))
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.schedule.step()
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.is_world_process_zero:
+            (_folder(args, state) / STATE_FILE).write_text(json.dumps(self.schedule.state_dict()))
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, Any]] = None, model: Any = None,
+               **kwargs: Any) -> None:
+        if logs is not None and "loss" in logs:  # of training, not of an evaluation
+            state.log_history[-1].update(bits=self.schedule.at(self.schedule.step_count - 1).forward,
+                                         relative_cost=cost(model).relative)
+
+
+def _folder(args: Any, state: Any) -> pathlib.Path:
+    return pathlib.Path(args.output_dir) / f"checkpoint-{state.global_step}"

@@ -1,0 +1,48 @@
+"""A callback for Lightning. Importing this imports ``lightning``, or ``pytorch_lightning`` where that is what is there."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+try:
+    from lightning.pytorch.callbacks import Callback
+except ImportError:
+    from pytorch_lightning.callbacks import Callback
+
+from lowtide.cost import cost
+from lowtide.schedule import Schedule
+
+
+class PrecisionSchedule(Callback):
+    """Steps a schedule with the optimiser, saves it in checkpoints, and logs ``bits`` and ``relative_cost``.
+
+    >>> schedule = lowtide.Schedule("CR 3:8 n=8 grad=8", steps=trainer_steps)
+    >>> lowtide.quantize_(module, schedule)
+    >>> Trainer(max_steps=trainer_steps, callbacks=[PrecisionSchedule(schedule)]).fit(module, data)
+
+    Lightning validates without gradients, so at the bits that training ends with. A schedule that listens to the loss hears
+    that of the step's last batch.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self._steps_seen = 0  # of the trainer
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        # Batches whose gradients are only accumulated make no step; with several optimisers one batch makes several.
+        if trainer.global_step == self._steps_seen:
+            return
+        self._steps_seen = trainer.global_step
+        bits = self.schedule.bits.forward
+        self.schedule.step(outputs.get("loss") if isinstance(outputs, dict) else outputs)
+        pl_module.log("bits", float(bits))
+        pl_module.log("relative_cost", cost(pl_module).relative)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self._steps_seen = trainer.global_step
+
+    def state_dict(self) -> Dict[str, Any]:
+        return self.schedule.state_dict()
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        self.schedule.load_state_dict(state_dict)

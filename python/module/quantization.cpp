@@ -1,0 +1,108 @@
+#include "python/module/quantization.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
+#include "lowtide/base/torch.h"
+#include "lowtide/engine/engine.h"
+
+namespace lowtide::python {
+namespace {
+
+// The first few.
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t kNamed = 8;
+  const std::vector<std::string> first(names.begin(), names.begin() + std::min(kNamed, names.size()));
+  return fmt::format("{}{}", fmt::join(first, ", "), names.size() > kNamed ? ", …" : "");
+}
+
+}  // namespace
+
+Quantization::Quantization(const Options& options) : options_(options), rules_(options.rules) {
+  execution_->engine = make_engine(choose_engine(options.engine, options.device));
+  execution_->seed = options.seed;
+  execution_->listener = [this](const LayerEvent& event) {
+    // Gradient checkpointing calls a layer twice, the first time without gradients.
+    if (at::GradMode::is_enabled() && !override_) macs_[event.layer] += event.macs;
+  };
+}
+
+void Quantization::attach(QuantLayer& layer, const std::string& name) {
+  const LayerPrecision rule = rules_.match(name);
+  layer.attach(execution_, name, static_cast<std::uint32_t>(layers_.size()));
+  layer.set_rule(rule);
+  layers_.push_back({name, rule});
+}
+
+void Quantization::check_rules() const {
+  std::vector<std::string> names;
+  for (const Attached& layer : layers_) names.push_back(layer.name);
+  for (const std::string& pattern : rules_.unmatched(names)) {
+    throw UserError(fmt::format("layer_bits: '{}' matches no layer of the model{}; they are {}", pattern,
+                                did_you_mean(pattern, {names.begin(), names.end()}), listed(names)));
+  }
+}
+
+void Quantization::set_bits(std::int64_t step, Bits scheduled, Bits evaluation) {
+  execution_->step = step;
+  scheduled_ = scheduled;
+  evaluation_ = evaluation;
+}
+
+void Quantization::choose_bits(bool training) {
+  const bool evaluates = !training && !at::GradMode::is_enabled();
+  execution_->bits = override_ ? *override_ : evaluates ? evaluation_ : scheduled_;
+}
+
+void Quantization::check_device(const QuantLayer& layer, const at::Tensor& x) const {
+  const std::string engine = execution_->engine->name();
+  const bool fits = engine == "simulated" || x.device().is_cpu() == (engine == "integer");
+  if (fits) return;
+  throw UserError(
+      fmt::format("layer '{}': its input is on {}, where the engine '{}' does not run; call quantize_ after "
+                  "the model was moved",
+                  layer.layer_name(), x.device().str(), engine));
+}
+
+std::vector<std::int64_t> Quantization::take_macs() {
+  std::vector<std::int64_t> macs;
+  for (const Attached& layer : layers_) macs.push_back(macs_[layer.name]);
+  macs_.clear();
+  return macs;
+}
+
+void Quantization::restore_ledger(const Json& state) {
+  Ledger restored = Ledger::from_state(state);
+  const std::vector<Ledger::Layer>& saved = restored.layers();
+  const auto is_same = [](const Ledger::Layer& a, const Attached& b) {
+    return a.name == b.name && a.precision == b.rule;
+  };
+  if (!saved.empty() && !std::equal(saved.begin(), saved.end(), layers_.begin(), layers_.end(), is_same)) {
+    throw UserError(
+        "the state is of a model with other layers, or with other bits of their own; expected quantize_ as "
+        "it was "
+        "called then");
+  }
+  ledger_ = std::move(restored);
+}
+
+void Quantization::end_step() {
+  const std::vector<std::int64_t> macs = take_macs();
+  if (ledger_.layers().empty()) {
+    for (std::size_t i = 0; i < layers_.size(); ++i)
+      ledger_.add_layer(layers_[i].name, macs[i], layers_[i].rule);
+  }
+  bool as_in_the_first = true;
+  for (std::size_t i = 0; i < macs.size(); ++i) as_in_the_first &= macs[i] == ledger_.layers()[i].macs;
+  if (as_in_the_first) {
+    ledger_.add(scheduled_, 1);
+  } else {
+    ledger_.add(scheduled_, 1, macs);
+  }
+}
+
+}  // namespace lowtide::python

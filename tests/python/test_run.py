@@ -1,0 +1,95 @@
+"""Run folders that Python writes, as the program reads them."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import lowtide
+
+
+def train(folder, line="CR 3:8 n=2 grad=8", steps=12, **options):
+    torch.manual_seed(2)
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    schedule = lowtide.Schedule(line, steps=steps)
+    lowtide.quantize_(model, schedule, layer_bits={"2": "fp32"}, seed=5)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with lowtide.run(folder, model, schedule, name="perceptron", data="drawn", settings={"lr": 0.1}, **options) as run:
+        for _ in range(steps):
+            x = torch.randn(16, 6)
+            loss = nn.functional.cross_entropy(model(x), x[:, :3].argmax(1))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            run.log(loss=loss, accuracy=0.5, lr=0.1, items=16)
+        run.evaluate("valid", accuracy=0.75, loss=0.6)
+        run.finish(test=0.7, valid=0.75, test_loss=0.65)
+    return model
+
+
+def test_the_program_compares_and_reports_it(tmp_path, program):
+    model = train(tmp_path / "cyclic")
+    train(tmp_path / "static", "static 8")
+    table = program("compare", tmp_path)
+    assert "cyclic" in table and "70.00 %" in table and "75.00 %" in table and "CR 3:8 n=2 grad=8" in table
+    compared = {run["run"]: run for run in json.loads(program("compare", tmp_path, "--json"))}
+    cyclic = compared["cyclic"]
+    assert (cyclic["model"], cyclic["data"], cyclic["steps"], cyclic["eval_bits"]) == ("perceptron", "drawn", 12, 8)
+    costs = lowtide.cost(model)
+    assert cyclic["relative_cost_actual"] == pytest.approx(costs.relative) and costs.relative > costs.relative_paper
+
+
+def test_the_page_shows_its_layers(tmp_path, program):
+    train(tmp_path / "run")
+    if "built without Node" in program("report", tmp_path, "--html", tmp_path / "page.html", code=None):
+        pytest.skip("the program was built without the report's page")
+    page = (tmp_path / "page.html").read_text()
+    assert "perceptron" in page and '"layers":[{"name":"0","macs":768,"precision":"scheduled"' in page
+
+
+def test_its_files_are_those_of_the_contract(tmp_path):
+    train(tmp_path / "run")
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert run["format"] == 1 and run["seed"] == 5 and run["schedule"] == "CR 3:8 n=2 grad=8"
+    assert run["recipe"]["lr"] == 0.1 and run["recipe"]["layer-bits"] == ["2=fp32"]
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    training = [line for line in lines if "split" not in line]
+    assert [line["step"] for line in training] == list(range(1, 13))
+    assert [line["bits"] for line in training[:2]] == [3, 3] and training[-1]["bits"] == 8
+    assert [(line["split"], line.get("final", False)) for line in lines if "split" in line] == [
+        ("valid", False), ("valid", True), ("test", True)]
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["test"] == 0.7 and result["test_loss"] == 0.65 and result["steps"] == 12
+    assert (tmp_path / "run" / "checkpoints" / "step-00000012.safetensors").exists()
+
+
+def test_mistakes_are_named(tmp_path, program):
+    train(tmp_path / "run")
+    with pytest.raises(ValueError, match="run: this run is finished"):
+        train(tmp_path / "run", resume=True)
+    assert "written by the script" in program("train", "--resume", tmp_path / "run", code=2)
+    assert "written by the script" in program("eval", tmp_path / "run", code=2)
+    schedule = lowtide.Schedule("static 8", steps=5)
+    model = nn.Sequential(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="not quantised"):
+        lowtide.run(tmp_path / "new", model, schedule)
+    lowtide.quantize_(model, schedule)
+    with pytest.raises(ValueError, match="unknown metric 'f1'"):
+        lowtide.run(tmp_path / "new", model, schedule, metric="f1")
+    with lowtide.run(tmp_path / "new", model, schedule) as run:
+        with pytest.raises(ValueError, match="expected schedule.step"):
+            run.log(loss=1)
+        schedule.step()
+        with pytest.raises(ValueError, match="f1 is not the metric of this run; expected accuracy"):
+            run.log(loss=1, f1=0.3)
+        with pytest.raises(ValueError, match="split is 'dev'"):
+            run.evaluate("dev", accuracy=1)
+        with pytest.raises(ValueError, match="expected accuracy="):
+            run.evaluate("valid", loss=1)
+        with pytest.raises(ValueError, match="another process is writing this run"):
+            lowtide.run(tmp_path / "new", model, schedule)
+        run.log(loss=1)
+    with pytest.raises(ValueError, match="holds a run already"):
+        lowtide.run(tmp_path / "new", model, schedule)

@@ -1,0 +1,71 @@
+import json
+
+import pytest
+import torch
+
+import lowtide
+
+
+def test_bits_are_those_of_the_program(program):
+    line = "delayed 10% CR 3:8 n=4 grad=8 then fp32 last=5%"
+    schedule = lowtide.Schedule(line, steps=200)
+    runs = json.loads(program("schedule", line, "--steps", 200, "--json"))["runs"]
+    assert [schedule.at(step).forward for step in range(200)] == [bits for bits, steps in runs for _ in range(steps)]
+    assert schedule.at(5) == (8, 8) and schedule.evaluation_bits == (0, 0)
+
+
+def test_steps_like_a_learning_rate_scheduler():
+    schedule = lowtide.Schedule("CR 3:8", steps=16)
+    assert schedule.line == "CR 3:8 n=8 grad=8" and schedule.bits == schedule.at(0) == (3, 8)
+    schedule.step()
+    assert schedule.step_count == 1 and schedule.bits == schedule.at(1) == lowtide.Bits(6, 8)  # 5.5, half a cosine
+    assert schedule.evaluation_bits.forward == 8
+
+
+def test_a_closed_loop_goes_on_from_its_state():
+    def losses(step):
+        return max(1 - 0.3 * step, 0.1)
+
+    def make():
+        return lowtide.Schedule("progressive 3,4,6,8 grad=8 window=2 threshold=0.01 patience=1", steps=30)
+
+    whole, bits = make(), []
+    for step in range(30):
+        bits.append(whole.bits)
+        whole.step(loss=torch.tensor(losses(step)))
+        if step == 11:
+            state = whole.state_dict()
+    assert bits[0] == (3, 8) and bits[-1] == (8, 8)
+    resumed = make()
+    resumed.load_state_dict(state)
+    for step in range(12, 30):
+        assert resumed.bits == bits[step]
+        resumed.step(loss=losses(step))
+
+
+def test_matched_follows_the_rates_it_is_given():
+    schedule = lowtide.Schedule("matched 3:8 grad=8 budget=0.6", steps=100, rates=lambda step: 1.0 if step < 50 else 0.01)
+    assert schedule.at(0).forward < schedule.at(99).forward
+    with pytest.raises(ValueError, match="follows the learning rate"):
+        lowtide.Schedule("matched 3:8 grad=8 budget=0.6", steps=100)
+
+
+@pytest.mark.parametrize("line, steps, message", [
+    ("CX 3:8", 100, "schedule 'CX 3:8': unknown name 'CX'"),
+    ("CR 3:99", 100, "schedule 'CR 3:99'"),
+    ("CR 3:8 n=8", 4, "schedule 'CR 3:8 n=8 grad=8'"),
+])
+def test_a_mistake_is_a_value_error_of_one_line(line, steps, message):
+    with pytest.raises(ValueError) as raised:
+        lowtide.Schedule(line, steps=steps)
+    assert str(raised.value).startswith(message) and "\n" not in str(raised.value)
+
+
+def test_a_state_of_another_schedule_is_refused():
+    state = lowtide.Schedule("CR 3:8", steps=100).state_dict()
+    with pytest.raises(ValueError, match='whose line is "CR 3:8 n=8 grad=8"; expected "RR 3:8 n=8 grad=8"'):
+        lowtide.Schedule("RR 3:8", steps=100).load_state_dict(state)
+    with pytest.raises(ValueError, match="whose steps is 100; expected 200"):
+        lowtide.Schedule("CR 3:8", steps=200).load_state_dict(state)
+    with pytest.raises(ValueError, match="listens to the loss"):
+        lowtide.Schedule("progressive 3,8 grad=8", steps=10).step()
