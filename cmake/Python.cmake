@@ -27,7 +27,9 @@ endif()
 # A module in `folder`, under the name that the interpreter looks for.
 function(lowtide_python_module target folder)
   python3_add_library(${target} MODULE WITH_SOABI ${ARGN})
-  target_link_libraries(${target} PRIVATE lowtide_torch ${LOWTIDE_TORCH_PYTHON})
+  # The system's standard library before that of PyTorch's wheels, as in Torch.cmake.
+  target_link_libraries(${target} PRIVATE -Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state
+                                          lowtide_torch ${LOWTIDE_TORCH_PYTHON})
   target_include_directories(${target} SYSTEM PRIVATE ${LOWTIDE_PYBIND11})
   # The library's symbols stay inside: another module of the process may have them too.
   target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)

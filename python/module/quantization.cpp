@@ -16,7 +16,8 @@ namespace {
 // The first few.
 std::string listed(const std::vector<std::string>& names) {
   constexpr std::size_t kNamed = 8;
-  const std::vector<std::string> first(names.begin(), names.begin() + std::min(kNamed, names.size()));
+  std::vector<std::string> first = names;
+  first.resize(std::min(kNamed, names.size()));
   return fmt::format("{}{}", fmt::join(first, ", "), names.size() > kNamed ? ", …" : "");
 }
 

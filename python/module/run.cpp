@@ -2,8 +2,9 @@
 #include <pybind11/stl.h>
 #include <torch/version.h>
 
-#include <cmath>
+#include <ctime>
 #include <limits>
+#include <optional>
 
 #include "lowtide/base/error.h"
 #include "lowtide/cost/summary.h"

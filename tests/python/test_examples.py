@@ -26,9 +26,9 @@ def result_of(folder):
 
 @pytest.mark.skipif(not FASHION_MNIST.exists(), reason="dataset-fashion-mnist is missing")
 def test_a_convnext_learns_images(tmp_path, program):
-    printed = example("images.py", "--steps", 100, "--batch", 32, "--out", tmp_path / "run")
+    printed = example("images.py", "--steps", 60, "--batch", 32, "--out", tmp_path / "run")
     result = result_of(tmp_path / "run")
-    assert result["test"] > 0.5 and 0.03 < result["relative_cost"] < 0.05  # by chance: 0.1
+    assert result["test"] > 0.4 and 0.03 < result["relative_cost"] < 0.05  # by chance: 0.1
     assert "first.0.depthwise" in printed
     assert "convnext" in json.dumps(json.loads(program("compare", tmp_path / "run", "--json")))
 
