@@ -108,7 +108,7 @@ int run_study(const char* kind, int argc, char** argv) {
   if (!arguments.names_seeds && file_exists(study_file(arguments.out)))
     study.seeds = read_study(arguments.out).seeds;
   complete(study);
-  const StudyFolder folder(arguments.out, study);
+  const StudyFolder folder(arguments.out, study, print_line);
   if (folder.seeds_before() > 0 && folder.seeds_before() < study.seeds)
     fmt::print("the study grows from {} to {} seeds\n", folder.seeds_before(), study.seeds);
   if (!arguments.submit.to.empty()) return submit(arguments.submit, study, arguments.out), 0;

@@ -47,7 +47,8 @@ Study read_study(const fs::path& folder) {
   return parse_study(read_text_file(file, kMaxRecipeBytes), file.string());
 }
 
-StudyFolder::StudyFolder(const fs::path& folder, const Study& study) {
+StudyFolder::StudyFolder(const fs::path& folder, const Study& study,
+                         const std::function<void(const std::string&)>& say) {
   const bool is_study = file_exists(study_file(folder));
   if (is_study) {
     const Study stored = read_study(folder);
@@ -61,7 +62,8 @@ StudyFolder::StudyFolder(const fs::path& folder, const Study& study) {
                                 folder.string()));
   }
   make_folders(folder);
-  lease_.emplace(folder / "study.lease", LeaseOptions{.taken = "another process runs this study"});
+  lease_.emplace(folder / "study.lease",
+                 LeaseOptions{.taken = "another process runs this study", .say = say});
   if (seeds_before_ != study.seeds) write_atomically(study_file(folder), to_toml(study));
 }
 

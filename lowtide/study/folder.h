@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "lowtide/io/lease.h"
@@ -23,8 +24,11 @@ struct MemberPaths {
 class StudyFolder {
  public:
   // A new folder, or one of which no run has begun, or one that holds the same study, perhaps with fewer seeds: it then grows,
-  // and what was run stays. UserError for another study, and for a folder of other things.
-  StudyFolder(const std::filesystem::path& folder, const Study& study);
+  // and what was run stays. UserError for another study, and for a folder of other things. `say` gets a line where it must
+  // be waited for.
+  StudyFolder(
+      const std::filesystem::path& folder, const Study& study,
+      const std::function<void(const std::string&)>& say = [](auto&) {});
 
   std::int64_t seeds_before() const { return seeds_before_; }  // 0 where no run has begun
 

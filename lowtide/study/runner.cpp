@@ -180,10 +180,14 @@ class Runner {
   void finish(std::size_t member) {
     try {
       const RunSummary run = read_run_summary(paths(member).run.folder);
-      const double left = seconds_left(read_status(members_, folder_), options_.jobs);
-      say(member, fmt::format("done: {} {}, cost {:.4f} (actual), {}; left {}", run.metric,
+      // Of a member by itself nobody knows how many others there are at once.
+      const std::string left =
+          options_.only
+              ? ""
+              : "; left " + duration_text(seconds_left(read_status(members_, folder_), options_.jobs));
+      say(member, fmt::format("done: {} {}, cost {:.4f} (actual), {}{}", run.metric,
                               metric_text(find_metric(run.metric), run.test), run.cost.relative_actual,
-                              duration_text(run.cost.seconds), duration_text(left)));
+                              duration_text(run.cost.seconds), left));
     } catch (const UserError& error) {
       fail(member, error.what());
     }

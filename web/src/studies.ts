@@ -15,6 +15,9 @@ interface Row {
 const members = (study: Study) => study.members ?? [];
 const running = (study: Study) => members(study).filter((member) => member.state === "running");
 
+// Of one that is done the other sections tell.
+const goesOn = (study: Study) => members(study).some((member) => member.state !== "done");
+
 const stepsPerSecond = ({ step, seconds }: StudyMember) => (seconds > 0 ? step / seconds : NaN);
 
 const sum = (values: (number | null | undefined)[]) =>
@@ -100,7 +103,7 @@ export const studiesTable = (context: Context) =>
     columns: () => columns(context.store.studies.length > 1),
     rows: () => {
       const runs = runsByPath(context);
-      return context.store.studies.flatMap((study) =>
+      return context.store.studies.filter(goesOn).flatMap((study) =>
         members(study).map((member) => ({ study, member, run: runs.get(`${study.path}/${member.member}`) })),
       );
     },
