@@ -286,7 +286,7 @@ std::string to_csv(const Analysis& analysis) {
   const auto optional = [](const auto& value) { return value ? fmt::format("{}", *value) : std::string(); };
   std::string text =
       "setting,schedule,group,at,seeds,mean,deviation,relative_cost,relative_cost_actual,gbitops_paper,"
-      "gbitops_actual,seconds,saving,on_front,difference,low,high,p,test\n";
+      "gbitops_actual,seconds,saving,on_front,difference,low,high,p,test,ends_at_other_bits\n";
   for (const Setting& setting : analysis.settings) {
     const RunCost& cost = setting.cost;
     text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}", csv_field(setting.name),
@@ -302,7 +302,7 @@ std::string to_csv(const Analysis& analysis) {
     } else {
       text += ",,,,,";
     }
-    text += "\n";
+    text += analysis.study.window > 0 ? fmt::format(",{:d}\n", ends_at_other_bits(analysis, setting)) : ",\n";
   }
   return text;
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <map>
+#include <sstream>
 
 #include "lowtide/cost/bit_operations.h"
 #include "lowtide/cost/summary.h"
@@ -400,6 +401,12 @@ TEST(Analysis, AWindowThatEndsWithTrainingIsJudgedAtBitsItNeverSawAgain) {
   for (const Json& setting : settings)
     EXPECT_EQ(setting.at("ends_at_other_bits"), setting.at("setting") == "window 900");
 
+  std::istringstream csv(to_csv(analysis));
+  std::string line;
+  std::getline(csv, line);
+  EXPECT_TRUE(line.ends_with(",ends_at_other_bits"));
+  while (std::getline(csv, line))
+    EXPECT_TRUE(line.ends_with(line.starts_with("window 900,") ? ",1" : ",0")) << line;
   EXPECT_FALSE(contains(to_markdown(analysis_of(critical_of({}, 100, {0, 899}))), "to the end"));
   EXPECT_FALSE(contains(to_markdown(analysis_of(critical_of({0, 900}, 0, {}))), "to the end"));
   Study judged_low = critical_of({}, 100, {900});
