@@ -64,7 +64,7 @@ TEST(StudyOfAScript, EachMemberPutsItsWordsInPlaceQuotedForTheShell) {
       shell_arguments(all[3], "runs/it's mine", 2),
       (std::vector<std::string>{"-c",
                                 "exec env OMP_NUM_THREADS=2 python3 'my train.py' --schedule='delayed 25% RR "
-                                "3:8 n=8 grad=8' --seed '2' -n '1000' --out 'runs/it'\\''s mine' \"a b\""}));
+                                "3:8 n=8 grad=8' --seed 2 -n 1000 --out 'runs/it'\\''s mine' \"a b\""}));
 }
 
 TEST(StudyOfAScript, ItsFileGivesItBack) {
