@@ -52,35 +52,6 @@ struct GradientKinds {
   __host__ __device__ int count() const { return rows.count() * cols.count(); }
 };
 
-// Four neighbouring channels in memory, of which the last may be none.
-struct Four {
-  float value[4];
-
-  __device__ static Four load(const float* from, int left, bool aligned) {
-    if (aligned) {
-      if (left <= 0) return {};
-      const float4 v = *reinterpret_cast<const float4*>(from);
-      return {{v.x, v.y, v.z, v.w}};
-    }
-    Four result{};
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      if (j < left) result.value[j] = from[j];
-    }
-    return result;
-  }
-  __device__ void store(float* to, int left, bool aligned) const {
-    if (aligned) {
-      if (left > 0) *reinterpret_cast<float4*>(to) = make_float4(value[0], value[1], value[2], value[3]);
-      return;
-    }
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      if (j < left) to[j] = value[j];
-    }
-  }
-};
-
 // The constants of a block's columns, in shared memory.
 template <int kColumns, int kThreads>
 struct ColumnConstants {
@@ -382,17 +353,8 @@ void launch_tiles(const InputGradientArguments& a, const ProductCut& cut, cudaSt
 
 template <int kUnit>
 void launch_gather(const InputGradientArguments& a, cudaStream_t stream) {
-  const ConvGeometry& g = a.g;
-  GatherShape shape = gather_shape(g);
-  shape.code = a.dy.code;
-  shape.height = g.rows;
-  shape.width = g.cols;
-  shape.channels = g.outputs;
-  shape.pixels = g.input_pixels();
-  shape.results = PixelDivisor(g.height, g.width);
-  shape.tiles = divide_up(shape.pixels, 64);
-  shape.chunks = divide_up(g.taps() * g.outputs, kChunk);
-  const ProductCut cut(g.inputs, [&](int m_tiles) { return m_tiles == 1 ? shape.tiles : 0; });
+  const GatherShape shape = gather_shape(a.g, a.dy.code, true);
+  const ProductCut cut(a.g.inputs, [&](int m_tiles) { return m_tiles == 1 ? shape.tiles : 0; });
   with_columns(cut, [&](auto n_tiles, auto col_warps) {
     constexpr int kNTiles = n_tiles, kColWarps = col_warps;
     launch<GatherRows<kWarp * kRowWarps * kColWarps, 1, kUnit, true>, 1, kNTiles, kColWarps>(

@@ -137,19 +137,6 @@ __device__ WarpMoments join_lanes(const LaneStatistics<kChannels>& of, int i, in
   return {n * p + s, squares + 2 * p * s + n * p * p, low, high};
 }
 
-// Four neighbouring channels, of which the last may be none.
-__device__ void store_four(float* to, const float (&value)[4], int channels_left, bool aligned) {
-  if (aligned) {
-    if (channels_left > 0)
-      *reinterpret_cast<float4*>(to) = make_float4(value[0], value[1], value[2], value[3]);
-    return;
-  }
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    if (j < channels_left) to[j] = value[j];
-  }
-}
-
 constexpr int kStages = 3;  // chunks in shared memory: two are on their way
 
 // Adds what a block found out about its columns; the last one of all makes the normalisation's constants of it.
@@ -229,7 +216,7 @@ __global__ void __launch_bounds__(kWarp* kRowWarps* kColWarps, (kResidentBlocks<
                    *reinterpret_cast<const float4*>(constants.window + column)};
   };
   // Σ (qx - zx)(qw - zw) = Σ qx qw - zw Σ qx - zx Σ (qw - zw), of row i of the lane and columns 4 p.
-  const auto values_at = [&](int i, int p, int kind, const Columns& of, float(&value)[4]) {
+  const auto values_at = [&](int i, int p, int kind, const Columns& of) {
     const int column = kind * Of::kColumns + first_column + p * 16, sum = window_sum[i / 2][i % 2 * 2];
     const int4 offset = *reinterpret_cast<const int4*>(constants.offset + column);
     const float4 last = *reinterpret_cast<const float4*>(constants.value + column);
@@ -239,10 +226,10 @@ __global__ void __launch_bounds__(kWarp* kRowWarps* kColWarps, (kResidentBlocks<
                        __fadd_rn(__fmul_rn(input, w), v));
     };
     const int *first = &product[i / 2][2 * p][i % 2 * 2], *second = &product[i / 2][2 * p + 1][i % 2 * 2];
-    value[0] = value_of(first[0], of.zero.x, offset.x, of.factor.x, of.window.x, last.x);
-    value[1] = value_of(first[1], of.zero.y, offset.y, of.factor.y, of.window.y, last.y);
-    value[2] = value_of(second[0], of.zero.z, offset.z, of.factor.z, of.window.z, last.z);
-    value[3] = value_of(second[1], of.zero.w, offset.w, of.factor.w, of.window.w, last.w);
+    return Four{{value_of(first[0], of.zero.x, offset.x, of.factor.x, of.window.x, last.x),
+                 value_of(first[1], of.zero.y, offset.y, of.factor.y, of.window.y, last.y),
+                 value_of(second[0], of.zero.z, offset.z, of.factor.z, of.window.z, last.z),
+                 value_of(second[1], of.zero.w, offset.w, of.factor.w, of.window.w, last.w)}};
   };
   const auto kind_of = [&](const typename Rows::Results& results, int i) {
     return *constants.has_edges != 0
@@ -255,10 +242,8 @@ __global__ void __launch_bounds__(kWarp* kRowWarps* kColWarps, (kResidentBlocks<
       const int kind = kind_of(typename Rows::Results(rows, tile), 0);
 #pragma unroll
       for (int p = 0; p < kNTiles / 2; ++p) {
-        float value[4];
-        values_at(0, p, kind, columns_at(first_column + p * 16), value);
-        *reinterpret_cast<float4*>(constants.pivot + first_column + p * 16) =
-            make_float4(value[0], value[1], value[2], value[3]);
+        const int column = first_column + p * 16;
+        values_at(0, p, kind, columns_at(column)).store(constants.pivot + column, 4, true);
       }
     }
     __syncthreads();
@@ -276,19 +261,16 @@ __global__ void __launch_bounds__(kWarp* kRowWarps* kColWarps, (kResidentBlocks<
     for (int p = 0; p < kNTiles / 2; ++p) {
       const int column = first_column + p * 16, channel = first_channel + column;
       const Columns of = columns_at(column);
-      const float4 pivot = *reinterpret_cast<const float4*>(constants.pivot + column);
+      const Four pivot = Four::load(constants.pivot + column, 4, true);
 #pragma unroll
       for (int i = 0; i < 2 * kMTiles; ++i) {
         if (number[i] < 0) continue;
-        float value[4];
-        values_at(i, p, kind[i], of, value);
-        store_four(a.y + static_cast<long long>(number[i]) * a.g.outputs + channel, value,
-                   a.g.outputs - channel, Rows::kAligned);
+        const Four values = values_at(i, p, kind[i], of);
+        values.store(a.y + static_cast<long long>(number[i]) * a.g.outputs + channel, a.g.outputs - channel,
+                     Rows::kAligned);
         if (!takes_statistics) continue;
-        statistics.add(4 * p, value[0], pivot.x);
-        statistics.add(4 * p + 1, value[1], pivot.y);
-        statistics.add(4 * p + 2, value[2], pivot.z);
-        statistics.add(4 * p + 3, value[3], pivot.w);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) statistics.add(4 * p + j, values.value[j], pivot.value[j]);
       }
     }
   };
@@ -376,17 +358,8 @@ void launch_tiles(const OutputArguments& a, const ProductCut& cut, cudaStream_t 
 
 template <int kUnit>
 void launch_gather(const OutputArguments& a, cudaStream_t stream) {
-  const ConvGeometry& g = a.g;
-  GatherShape shape = gather_shape(g);
-  shape.code = a.x.code;
-  shape.height = g.height;
-  shape.width = g.width;
-  shape.channels = g.inputs;
-  shape.pixels = g.output_pixels();
-  shape.results = PixelDivisor(g.rows, g.cols);
-  shape.tiles = divide_up(shape.pixels, 64);
-  shape.chunks = divide_up(g.taps() * g.inputs, kChunk);
-  const ProductCut cut(g.outputs, [&](int m_tiles) { return m_tiles == 1 ? shape.tiles : 0; });
+  const GatherShape shape = gather_shape(a.g, a.x.code, false);
+  const ProductCut cut(a.g.outputs, [&](int m_tiles) { return m_tiles == 1 ? shape.tiles : 0; });
   with_columns(cut, [&](auto n_tiles, auto col_warps) {
     constexpr int kNTiles = n_tiles, kColWarps = col_warps;
     launch<GatherRows<kWarp * kRowWarps * kColWarps, 1, kUnit, false>, 1, kNTiles, kColWarps>(

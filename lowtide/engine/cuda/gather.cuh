@@ -27,15 +27,24 @@ struct GatherShape {
   static constexpr int phases = 1;
 };
 
-inline GatherShape gather_shape(const ConvGeometry& g) {
+// Of an output; or transposed, of an input gradient, whose source is the output. In tiles of 64 rows.
+inline GatherShape gather_shape(const ConvGeometry& g, const std::uint8_t* code, bool transposed) {
   GatherShape s;
+  s.code = code;
   s.images = g.images;
+  s.height = transposed ? g.rows : g.height;
+  s.width = transposed ? g.cols : g.width;
+  s.channels = transposed ? g.outputs : g.inputs;
+  s.pixels = transposed ? g.input_pixels() : g.output_pixels();
+  s.results = transposed ? PixelDivisor(g.height, g.width) : PixelDivisor(g.rows, g.cols);
   s.kernel_rows = g.kernel_rows;
   s.kernel_cols = g.kernel_cols;
   s.stride_rows = g.stride_rows;
   s.stride_cols = g.stride_cols;
   s.pad_rows = g.pad_rows;
   s.pad_cols = g.pad_cols;
+  s.tiles = divide_up(s.pixels, 64);
+  s.chunks = divide_up(g.taps() * s.channels, kChunk);
   return s;
 }
 

@@ -33,6 +33,35 @@ __host__ __device__ inline int channel_at(int tile, int column) {
   return tile / 2 * 16 + column / 2 * 4 + tile % 2 * 2 + column % 2;
 }
 
+// Four neighbouring channels in memory, of which the last may be none.
+struct Four {
+  float value[4];
+
+  __device__ static Four load(const float* from, int left, bool aligned) {
+    if (aligned) {
+      if (left <= 0) return {};
+      const float4 v = *reinterpret_cast<const float4*>(from);
+      return {{v.x, v.y, v.z, v.w}};
+    }
+    Four result{};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (j < left) result.value[j] = from[j];
+    }
+    return result;
+  }
+  __device__ void store(float* to, int left, bool aligned) const {
+    if (aligned) {
+      if (left > 0) *reinterpret_cast<float4*>(to) = make_float4(value[0], value[1], value[2], value[3]);
+      return;
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (j < left) to[j] = value[j];
+    }
+  }
+};
+
 // Rows (or columns) of an image, told apart by the taps that lie inside it: those at both ends differ, all between are alike.
 struct EdgeKinds {
   int size = 0, lead = 0, trail = 0;
@@ -65,7 +94,9 @@ class ProductStages {
  public:
   using Shape = typename Rows::Shape;
 
-  static bool weights_stay(const Shape& shape) { return shape.chunks == 1 && shape.phases == 1; }
+  __host__ __device__ static bool weights_stay(const Shape& shape) {
+    return shape.chunks == 1 && shape.phases == 1;
+  }
   static int weight_bytes(int units) { return divide_up(units, kUnits) * kStepBytes; }
   static std::size_t bytes(const Shape& shape, int units) {
     return static_cast<std::size_t>((weights_stay(shape) ? 1 : kStages) * weight_bytes(units) +
@@ -78,7 +109,7 @@ class ProductStages {
       : shape_(shape),
         weights_(memory),
         weight_bytes_(of_weight_bytes),
-        stay_(shape.chunks == 1 && shape.phases == 1),
+        stay_(weights_stay(shape)),
         pixels_(memory + (stay_ ? 1 : kStages) * of_weight_bytes),
         pixel_bytes_(Rows::stage_bytes(shape)),
         packed_(static_cast<const std::uint8_t*>(packed) + blockIdx.y * kStepBytes),
