@@ -83,7 +83,7 @@ std::optional<int> parse_recipe(CLI::App& app, int argc, char** argv) {
 
 std::string given_recipe(CLI::App& app) {
   const CLI::Option* recipe = app.get_config_ptr();
-  return recipe->count() > 0 ? recipe->as<std::string>() : "";  // as() of none crashes since CLI11 2.4
+  return recipe->count() > 0 ? recipe->as<std::string>() : "";  // as() of none crashes with newer CLI11
 }
 
 Recipe read_recipe(const std::string& file, const std::vector<std::string>& changes) {
