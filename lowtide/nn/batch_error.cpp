@@ -6,8 +6,7 @@ LayerError quantise_batch_error(const LayerCall& call, const at::Tensor& gradien
   const at::Tensor blocks = gradient.contiguous().view({items, -1, gradient.size(-1)});
   const at::Tensor rows = blocks.view({-1, gradient.size(-1)});
   if (is_float_bits(call.bits.backward)) return call.quantise_error(rows);
-  const at::Tensor low = blocks.amin({0, 2}), high = blocks.amax({0, 2});
-  return call.quantise_error(rows, {low.repeat({items}), (high - low).repeat({items})});
+  return call.quantise_error(rows, measure_position_ranges(blocks));
 }
 
 }  // namespace lowtide

@@ -2,8 +2,10 @@
 
 #include <ATen/Parallel.h>
 
+#include "lowtide/base/cuda_stream.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/base/torch.h"
+#include "lowtide/nn/dropout_kernels.h"
 
 namespace lowtide {
 namespace {
@@ -13,45 +15,81 @@ LOWTIDE_SIMD void mask_chunk(const float* x, const std::uint8_t* code, float sca
   for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] * (static_cast<float>(code[i]) * scale);
 }
 
-// x · mask. The mask's codes are 0 and 1, with an offset of 0.
-at::Tensor masked(const at::Tensor& x, const Quantized& mask) {
-  if (!x.device().is_cpu()) return x * decode(mask);
+// A mask of 0 and `scale`, by its codes 0 and 1: a byte an element is what the backward pass needs.
+struct Mask {
+  at::Tensor code;
+  float scale;
+};
+
+struct Masked {
+  at::Tensor y;
+  Mask mask;
+};
+
+// x · mask.
+at::Tensor masked(const at::Tensor& x, const Mask& mask) {
   const at::Tensor from = x.contiguous();
   at::Tensor y = at::empty_like(from);
-  const float scale = mask.scale.item<float>();
+#if defined(LOWTIDE_WITH_CUDA)
+  if (x.is_cuda()) {
+    mask_on_gpu({from.data_ptr<float>(), mask.code.data_ptr<std::uint8_t>(), y.data_ptr<float>(), y.numel(),
+                 mask.scale},
+                current_cuda_stream());
+    return y;
+  }
+#endif
   const auto* code = mask.code.data_ptr<std::uint8_t>();
   at::parallel_for(0, from.numel(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
-    mask_chunk(from.data_ptr<float>() + begin, code + begin, scale, end - begin, y.data_ptr<float>() + begin);
+    mask_chunk(from.data_ptr<float>() + begin, code + begin, mask.scale, end - begin,
+               y.data_ptr<float>() + begin);
   });
   return y;
 }
 
-// What it keeps for the backward pass is a byte an element.
+// A factor of 1 rounded stochastically to one bit with the codes' values 0 and 1/keep is 1/keep with probability `keep`:
+// the quantiser draws the mask, on any device and by the counter.
+Masked drop(const at::Tensor& x, float inverse_keep, const NoiseKey& key) {
+#if defined(LOWTIDE_WITH_CUDA)
+  if (x.is_cuda()) {
+    const at::Tensor from = x.contiguous();
+    const Masked result{at::empty_like(from),
+                        {at::empty_like(from, from.options().dtype(at::kByte)), inverse_keep}};
+    dropout_on_gpu(
+        {from.data_ptr<float>(), result.y.data_ptr<float>(), result.mask.code.data_ptr<std::uint8_t>(),
+         from.numel(), inverse_keep, counter_of(key), key.device_step},
+        current_cuda_stream());
+    return result;
+  }
+#endif
+  const at::Tensor one = at::ones(x.sizes(), x.options());
+  const Range range{at::zeros({1}, one.options()), at::full({1}, inverse_keep, one.options())};
+  const Mask mask{encode(one, range, 1, Noise::drawn(key)).code, inverse_keep};
+  return {masked(x, mask), mask};
+}
+
 class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
-                            const Quantized& mask) {
-    context->save_for_backward({mask.code, mask.scale, mask.offset});
-    return masked(x, mask);
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, double keep,
+                            const NoiseKey& key) {
+    const Masked result = drop(x.detach(), static_cast<float>(1 / keep), key);
+    context->save_for_backward({result.mask.code});
+    context->saved_data["scale"] = static_cast<double>(result.mask.scale);
+    return result.y;
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    const auto saved = context->get_saved_variables();
-    return {masked(gradients[0], {saved[0], saved[1], saved[2], 1}), {}};
+    const Mask mask{context->get_saved_variables()[0],
+                    static_cast<float>(context->saved_data["scale"].toDouble())};
+    return {masked(gradients[0], mask), {}, {}};
   }
 };
 
 }  // namespace
 
-// A factor of 1 rounded stochastically to one bit with the codes' values 0 and 1/keep is 1/keep with probability `keep`:
-// the quantiser draws the mask, on any device and by the counter.
 at::Tensor DropoutImpl::forward(const at::Tensor& x) const {
   if (share_ == 0 || !is_training()) return x;
-  const double keep = 1 - share_;
-  const at::Tensor one = at::ones(x.sizes(), x.options().requires_grad(false));
-  const Range range{at::zeros({1}, one.options()), at::full({1}, 1 / keep, one.options())};
-  return DropoutFunction::apply(x, encode(one, range, 1, Noise::drawn(noise_key())));
+  return DropoutFunction::apply(x, 1 - share_, noise_key());
 }
 
 }  // namespace lowtide

@@ -24,7 +24,7 @@ Quantized error_of(const LayerCall& call, const at::Tensor& gradient) {
   return quantise_error(gradient, call.error()).for_input;
 }
 
-at::Tensor as_value(const at::Tensor& x, int bits) { return decode(encode_rows(x, bits)); }
+at::Tensor as_value(const at::Tensor& x, DeviceBits bits) { return decode(encode_rows(x, bits)); }
 
 template <typename Call>
 c10::intrusive_ptr<Call> call_of(Context* context) {
@@ -40,7 +40,7 @@ class ProductFunction : public torch::autograd::Function<ProductFunction> {
  public:
   static at::Tensor forward(Context* context, const at::Tensor& /*x*/, const at::Tensor& weight,
                             const c10::intrusive_ptr<ProductCall>& call) {
-    call->weight = encode_rows(weight, call->bits.forward);
+    call->weight = encode_rows(weight, call->forward_bits());
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     return call->engine->product(call->input, call->weight,
                                  {.transpose_b = call->weight_rows == WeightRows::kOutputs});
@@ -94,14 +94,15 @@ QuantizedEntries quantise_entries_on_cpu(const SparseFeatures& x, float top) {
   return result;
 }
 
-QuantizedEntries quantise_entries(const SparseFeatures& x, int bits) {
+QuantizedEntries quantise_entries(const SparseFeatures& x, DeviceBits bits) {
   if (is_float_bits(bits)) return {x.rows.weights, {}};
-  const auto top = static_cast<double>((1 << bits) - 1);
-  if (x.min.device().is_cpu()) return quantise_entries_on_cpu(x, static_cast<float>(top));
+  if (x.min.device().is_cpu()) return quantise_entries_on_cpu(x, bits.top());
+  const at::Tensor top = top_code(bits, x.min.options());
+  const auto rounded = [&](const at::Tensor& v) { return at::minimum(v.clamp_min(0), top).round_(); };
   const at::Tensor scale = (x.range / top).clamp_min(1e-8);
-  const at::Tensor zero = (-x.min / scale).clamp(0, top).round_().mul_(scale).add_(x.min);
+  const at::Tensor zero = rounded(-x.min / scale).mul_(scale).add_(x.min);
   const at::Tensor min = x.min.index_select(0, x.row_of), step = scale.index_select(0, x.row_of);
-  const at::Tensor value = ((x.rows.weights - min) / step).clamp_(0, top).round_().mul_(step).add_(min);
+  const at::Tensor value = rounded((x.rows.weights - min) / step).mul_(step).add_(min);
   return {value - zero.index_select(0, x.row_of), zero};
 }
 
@@ -119,7 +120,7 @@ class SparseProductFunction : public torch::autograd::Function<SparseProductFunc
                             const c10::intrusive_ptr<SparseCall>& call) {
     const SparseFeatures& x = *call->x;
     const at::Tensor& factor = call->factor;
-    const QuantizedEntries quantised = quantise_entries(x, call->bits.forward);
+    const QuantizedEntries quantised = quantise_entries(x, call->forward_bits());
     SparseRows rows = x.rows;
     rows.weights = quantised.entries;
     rows.row_factor = factor;
@@ -130,7 +131,7 @@ class SparseProductFunction : public torch::autograd::Function<SparseProductFunc
       call->zero = factor.defined() ? quantised.zero * factor : quantised.zero;
     }
     // Rows of the weight are gathered: with a range for each output they are columns, and no codes have such ranges.
-    Quantized w = encode_rows(weight, call->bits.forward);
+    Quantized w = encode_rows(weight, call->forward_bits());
     if (!call->by_inputs) w = {decode(w).t().contiguous(), {}, {}, 0};
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     at::Tensor y = call->engine->aggregate(rows, w);
@@ -160,7 +161,8 @@ class AggregateFunction : public torch::autograd::Function<AggregateFunction> {
     SparseRows matrix = call->how.gather->forward;
     matrix.row_factor = call->how.row_factor;
     matrix.column_factor = call->how.column_factor;
-    return call->engine->aggregate(matrix, encode_rows(x, call->how.quantized ? call->bits.forward : 0));
+    return call->engine->aggregate(
+        matrix, encode_rows(x, call->how.quantized ? call->forward_bits() : DeviceBits(0)));
   }
 
   static Variables backward(Context* context, const Variables& gradients) {
@@ -182,7 +184,7 @@ class BiasFunction : public torch::autograd::Function<BiasFunction> {
  public:
   static at::Tensor forward(Context* context, const at::Tensor& x, const at::Tensor& bias,
                             const c10::intrusive_ptr<BiasCall>& call) {
-    const int bits = call->bits.forward;
+    const DeviceBits bits = call->forward_bits();
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     const at::Tensor b = decode(encode(bias, measure_range(bias, RangeGroup::kTensor), bits));
     if (is_float_bits(bits)) return scaled(x, call->factor) + b;
@@ -201,7 +203,7 @@ class BothWaysFunction : public torch::autograd::Function<BothWaysFunction> {
   static at::Tensor forward(Context* context, const at::Tensor& x,
                             const c10::intrusive_ptr<LayerCall>& call) {
     context->saved_data["call"] = c10::IValue::make_capsule(call);
-    return is_float_bits(call->bits.forward) ? x.clone() : as_value(x, call->bits.forward);
+    return is_float_bits(call->bits.forward) ? x.clone() : as_value(x, call->forward_bits());
   }
 
   static Variables backward(Context* context, const Variables& gradients) {
@@ -218,11 +220,6 @@ c10::intrusive_ptr<Call> extended(const LayerCall& call) {
 }
 
 }  // namespace
-
-Quantized encode_rows(const at::Tensor& x, int bits) {
-  if (is_float_bits(bits)) return {contiguous(x), {}, {}, 0};
-  return encode(x, measure_range(x, RangeGroup::kRow), bits);
-}
 
 Quantized scaled_rows(const Quantized& x, const at::Tensor& factor) {
   if (!factor.defined()) return x;

@@ -8,8 +8,6 @@
 
 namespace lowtide {
 
-Quantized encode_rows(const at::Tensor& x, int bits);
-
 // Every row times its factor: the codes stay.
 Quantized scaled_rows(const Quantized& x, const at::Tensor& factor);
 

@@ -80,7 +80,7 @@ class AttendFunction : public torch::autograd::Function<AttendFunction> {
  public:
   static at::Tensor forward(Context* context, const at::Tensor& x, const at::Tensor& weight,
                             const c10::intrusive_ptr<AttentionCall>& call) {
-    call->input = encode_rows(x, call->quantized ? call->bits.forward : 0);
+    call->input = encode_rows(x, call->quantized ? call->forward_bits() : DeviceBits(0));
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     context->save_for_backward({weight});
     SparseRows matrix = call->gather->forward;

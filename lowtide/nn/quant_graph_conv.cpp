@@ -34,7 +34,7 @@ c10::intrusive_ptr<LayerCall> GraphConv::new_call(bool needs_input_gradient) con
 }
 
 Quantized GraphConv::codes_of(const NodeInput& x) const {
-  return x.sparse ? Quantized{} : encode_rows(x.dense, bits().forward);
+  return x.sparse ? Quantized{} : encode_rows(x.dense, forward_bits());
 }
 
 at::Tensor GraphConv::product(const NodeInput& x, const Quantized& codes, const at::Tensor& factor,

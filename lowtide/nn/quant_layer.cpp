@@ -27,18 +27,21 @@ NoiseKey AttachedLayer::noise_key() const {
   return {execution().seed, execution().step, id_ | calls_++ << 16, on_device ? &on_device->step : nullptr};
 }
 
-LayerFormat QuantLayer::format() const {
-  LayerFormat format{execution().engine, bits(),
-                     execution().stochastic ? Noise::drawn(noise_key()) : Noise::none(),
-                     execution().bifurcate};
+const std::uint8_t* QuantLayer::on_device(BitsTable table) const {
   // Steps alone are captured: an evaluation between two of them has bits of its own.
-  const StepParameters* on_device = at::GradMode::is_enabled() ? execution().on_device : nullptr;
-  if (on_device != nullptr) {
-    LOWTIDE_CHECK(id() < StepParameters::kLayers, "a model of more layers than a captured step has bits for");
-    format.forward_on_device = on_device->forward_bits + id();
-    format.backward_on_device = on_device->backward_bits + id();
-  }
-  return format;
+  const StepParameters* parameters = at::GradMode::is_enabled() ? execution().on_device : nullptr;
+  if (parameters == nullptr) return nullptr;
+  LOWTIDE_CHECK(id() < StepParameters::kLayers, "a model of more layers than a captured step has bits for");
+  return parameters->*table + id();
+}
+
+LayerFormat QuantLayer::format() const {
+  return {execution().engine,
+          bits(),
+          execution().stochastic ? Noise::drawn(noise_key()) : Noise::none(),
+          execution().bifurcate,
+          on_device(&StepParameters::forward_bits),
+          on_device(&StepParameters::backward_bits)};
 }
 
 void QuantLayer::prepare(LayerCall& call, bool needs_input_gradient) const {
@@ -98,7 +101,9 @@ Range ActivationRange::of_each_step(const at::Tensor& x, int bits, bool training
 }
 
 void ActivationRange::track_each(const std::vector<Range>& steps) {
-  for (const Range& step : steps) track(step);
+  std::vector<RangeUpdate> updates;
+  for (const Range& step : steps) updates.push_back(update(step));
+  lowtide::track(updates);
 }
 
 }  // namespace lowtide

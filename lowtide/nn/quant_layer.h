@@ -83,10 +83,15 @@ class QuantLayer : public AttachedLayer {
   void tell(const at::Tensor& output, std::int64_t macs) const;
 
  protected:
-  // The bits in force for this layer.
+  // The bits in force for this layer; and those of its operands, as a captured step reads them.
   Bits bits() const { return rule_.resolve(execution().bits); }
+  DeviceBits forward_bits() const { return {bits().forward, on_device(&StepParameters::forward_bits)}; }
 
  private:
+  // This layer's number in a table of captured steps; nothing where none are captured.
+  using BitsTable = std::uint8_t (StepParameters::*)[StepParameters::kLayers];
+  const std::uint8_t* on_device(BitsTable table) const;
+
   LayerPrecision rule_;
 };
 

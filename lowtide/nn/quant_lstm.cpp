@@ -5,7 +5,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/torch.h"
 #include "lowtide/nn/layer_call.h"
-#include "lowtide/nn/pointwise.h"
+#include "lowtide/nn/lstm_cell.h"
 #include "lowtide/nn/row_sums.h"
 
 namespace lowtide {
@@ -15,7 +15,8 @@ namespace {
 Quantized as_rows(const Quantized& q) {
   const std::int64_t batch = q.code.size(1);
   const auto each_row = [&](const at::Tensor& of_step) {
-    return of_step.defined() && of_step.numel() > 1 ? of_step.repeat_interleave(batch) : of_step;
+    return of_step.defined() && of_step.numel() > 1 ? of_step.unsqueeze(1).expand({-1, batch}).reshape(-1)
+                                                    : of_step;
   };
   return {q.code.view({-1, q.code.size(-1)}), each_row(q.scale), each_row(q.offset), q.bits};
 }
@@ -47,31 +48,6 @@ struct LstmCall : LayerCall {
   at::Tensor cells;  // time + 1 × batch × units
 };
 
-at::Tensor activate_gates(const at::Tensor& sums) {
-  at::Tensor gates = lowtide::sigmoid(sums);
-  const std::int64_t units = sums.size(-1) / 4;
-  gates.narrow(-1, 2 * units, units).copy_(sums.narrow(-1, 2 * units, units).tanh());
-  return gates;
-}
-
-// dL/d(sums of the gates) and dL/d(cell before) from those at the outputs of one step.
-struct CellGradients {
-  at::Tensor sums, cell;
-};
-CellGradients cell_backward(const at::Tensor& hidden_error, const at::Tensor& cell_error,
-                            const at::Tensor& gates, const at::Tensor& cell_before, const at::Tensor& cell) {
-  const std::vector<at::Tensor> gate = gates.chunk(4, -1);  // input, forget, cell, output
-  const at::Tensor squashed = cell.tanh();
-  const at::Tensor dc = hidden_error * gate[3] * (1 - squashed * squashed) + cell_error;
-  at::Tensor sums = at::empty_like(gates);
-  const std::vector<at::Tensor> out = sums.chunk(4, -1);
-  out[0].copy_(dc * gate[2] * gate[0] * (1 - gate[0]));
-  out[1].copy_(dc * cell_before * gate[1] * (1 - gate[1]));
-  out[2].copy_(dc * gate[0] * (1 - gate[2] * gate[2]));
-  out[3].copy_(hidden_error * squashed * gate[3] * (1 - gate[3]));
-  return {sums, dc * gate[1]};
-}
-
 class LstmFunction : public torch::autograd::Function<LstmFunction> {
  public:
   // Outputs of all steps, and the last cell.
@@ -80,7 +56,7 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
                                                 const at::Tensor& bias, const at::Tensor& u,
                                                 const at::Tensor& hidden, const at::Tensor& cell,
                                                 const c10::intrusive_ptr<LstmCall>& call) {
-    const int bits = call->bits.forward;
+    const DeviceBits bits = call->forward_bits();
     call->weight = encode(w, measure_range(w, RangeGroup::kRow), bits);
     call->hidden_weight = encode(u, measure_range(u, RangeGroup::kRow), bits);
     const std::int64_t time = x.size(0), batch = x.size(1), units = u.size(1);
@@ -97,12 +73,9 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
       const Range range = call->measures ? measure_range(h, RangeGroup::kTensor) : call->hidden_range;
       if (call->measures) call->hidden_ranges.push_back(range);
       call->hidden.push_back(encode(h, range, bits));
-      sums[t].add_(call->engine->multiply(call->hidden.back(), *recurrent));
-      const at::Tensor gates = activate_gates(sums[t]);
-      call->gates[t].copy_(gates);
-      const std::vector<at::Tensor> gate = gates.chunk(4, -1);
-      call->cells[t + 1].copy_(gate[1] * call->cells[t] + gate[0] * gate[2]);
-      h = y[t].copy_(gate[3] * call->cells[t + 1].tanh());
+      h = y[t];
+      lstm_cell(sums[t], call->engine->multiply(call->hidden.back(), *recurrent), call->cells[t],
+                {call->gates[t], call->cells[t + 1], h});
     }
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     return {y, call->cells[time].clone()};
@@ -120,13 +93,13 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
     std::vector<at::Tensor> float_errors(call->bifurcate ? static_cast<std::size_t>(time) : 0);
     for (std::int64_t t = time - 1; t >= 0; --t) {
       const auto i = static_cast<std::size_t>(t);
-      const CellGradients step =
-          cell_backward(dy[t] + hidden_error, cell_error, call->gates[t], call->cells[t], call->cells[t + 1]);
+      const LstmCellGradients step = lstm_cell_gradient(dy[t], hidden_error, cell_error, call->gates[t],
+                                                        call->cells[t], call->cells[t + 1]);
       cell_error = step.cell;
       const bool is_float = is_float_bits(call->bits.backward);
       const Range range = is_float ? Range{} : measure_range(step.sums, RangeGroup::kRow);
       const LayerError error =
-          quantise_error(step.sums, {call->bits.backward, call->step_noise[i], call->bifurcate}, range);
+          quantise_error(step.sums, {call->error().bits, call->step_noise[i], call->bifurcate}, range);
       errors[i] = error.for_input;
       if (call->bifurcate) float_errors[i] = error.for_weight.code;
       if (t > 0 || call->needs_state_gradient) hidden_error = call->engine->multiply(errors[i], *recurrent);
@@ -172,7 +145,7 @@ LstmOutput quant_lstm(const QuantLayer& layer, const at::Tensor& x, const LstmPa
     call->step_noise.push_back(call->noise.is_drawn() ? Noise::drawn(layer.noise_key()) : Noise::none());
   }
   const Range input_range = ranges.input.of_each_step(x, call->bits.forward, training);
-  call->input = encode(x, input_range, call->bits.forward);
+  call->input = encode(x, input_range, call->forward_bits());
   call->measures = training && !is_float;
   if (!training && !is_float) call->hidden_range = ranges.hidden.running();
   const at::Tensor &w = parameters.input_weight, &u = parameters.hidden_weight;

@@ -6,7 +6,7 @@
 namespace lowtide {
 namespace {
 
-Quantized encode_rows(const at::Tensor& stack, int bits) {
+Quantized encode_stack(const at::Tensor& stack, DeviceBits bits) {
   const at::NoGradGuard no_grad;
   const at::Tensor x = stack.detach().contiguous();
   if (is_float_bits(bits)) return {x, {}, {}, 0};
@@ -48,8 +48,8 @@ at::Tensor quant_product(const QuantLayer& layer, const at::Tensor& a, const at:
   const auto call = c10::make_intrusive<ProductCall>();
   layer.prepare(*call, /*needs_input_gradient=*/true);
   call->items = items;
-  call->input = encode_rows(a, call->bits.forward);
-  call->weight = encode_rows(b, call->bits.forward);
+  call->input = encode_stack(a, call->forward_bits());
+  call->weight = encode_stack(b, call->forward_bits());
   at::Tensor y = ProductFunction::apply(a, b, call);
   layer.tell(y, y.numel() * a.size(2));
   return y;

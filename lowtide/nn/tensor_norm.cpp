@@ -7,8 +7,10 @@
 #include <numeric>
 #include <vector>
 
+#include "lowtide/base/cuda_stream.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/base/torch.h"
+#include "lowtide/nn/tensor_norm_kernels.h"
 
 namespace lowtide {
 namespace {
@@ -64,12 +66,25 @@ Sums sums_on_cpu(const at::Tensor& x, const at::Tensor& y, float a, float b) {
   return all;
 }
 
+#if defined(LOWTIDE_WITH_CUDA)
+const float* floats(const at::Tensor& x) { return x.data_ptr<float>(); }
+#endif
+
 // Means of x and of (x - a)(y - b).
 struct Means {
   at::Tensor plain, product;
 };
 Means means(const at::Tensor& x, const at::Tensor& y, const at::Tensor& a, const at::Tensor& b) {
-  if (!x.device().is_cpu()) return {x.mean(), ((x - a) * (y - b)).mean()};
+#if defined(LOWTIDE_WITH_CUDA)
+  if (x.is_cuda()) {
+    const Means result{at::empty({}, x.options()), at::empty({}, x.options())};
+    const at::Tensor work = at::empty({kTensorMeansWork}, x.options().dtype(at::kDouble));
+    tensor_means_on_gpu({floats(x), floats(y), floats(a), floats(b), x.numel(), work.data_ptr<double>(),
+                         result.plain.data_ptr<float>(), result.product.data_ptr<float>()},
+                        current_cuda_stream());
+    return result;
+  }
+#endif
   const Sums sums = sums_on_cpu(x, y, a.item<float>(), b.item<float>());
   const auto count = static_cast<double>(x.numel());
   return {at::full({}, sums.plain / count, x.options()), at::full({}, sums.product / count, x.options())};
@@ -80,8 +95,14 @@ LOWTIDE_SIMD void normalise_chunk(const float* x, float mean, float factor, std:
 }
 
 at::Tensor normalised(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& factor) {
-  if (!x.device().is_cpu()) return (x - mean).mul_(factor);
   at::Tensor y = at::empty_like(x);
+#if defined(LOWTIDE_WITH_CUDA)
+  if (x.is_cuda()) {
+    normalise_on_gpu({floats(x), floats(mean), floats(factor), y.data_ptr<float>(), x.numel()},
+                     current_cuda_stream());
+    return y;
+  }
+#endif
   const float m = mean.item<float>(), f = factor.item<float>();
   at::parallel_for(0, x.numel(), kChunk * kChunksPerThread, [&](std::int64_t begin, std::int64_t end) {
     normalise_chunk(x.data_ptr<float>() + begin, m, f, end - begin, y.data_ptr<float>() + begin);
@@ -103,8 +124,15 @@ at::Tensor gradient(const at::Tensor& x, const at::Tensor& g, const at::Tensor& 
                     const at::Tensor& factor) {
   const Means m = means(g, x, at::zeros_like(mean), mean);
   const at::Tensor slope = -m.product * factor * factor;
-  if (!x.device().is_cpu()) return (x - mean).mul_(slope).add_(g).sub_(m.plain).mul_(factor);
   at::Tensor dx = at::empty_like(x);
+#if defined(LOWTIDE_WITH_CUDA)
+  if (x.is_cuda()) {
+    normalise_gradient_on_gpu({floats(x), floats(g), floats(mean), floats(slope), floats(m.plain),
+                               floats(factor), dx.data_ptr<float>(), x.numel()},
+                              current_cuda_stream());
+    return dx;
+  }
+#endif
   const Backward b{mean.item<float>(), slope.item<float>(), m.plain.item<float>(), factor.item<float>()};
   at::parallel_for(0, x.numel(), kChunk * kChunksPerThread, [&](std::int64_t begin, std::int64_t end) {
     gradient_chunk(x.data_ptr<float>() + begin, g.data_ptr<float>() + begin, b, end - begin,

@@ -70,6 +70,25 @@ Range measure_range(const at::Tensor& input, RangeGroup group) {
   return result;
 }
 
+Range measure_position_ranges(const at::Tensor& input) {
+  LOWTIDE_CHECK(input.dim() == 3 && input.numel() > 0, "items × positions × numbers");
+  const std::int64_t items = input.size(0);
+#if defined(LOWTIDE_WITH_CUDA)
+  if (input.is_cuda()) {
+    const at::Tensor x = input.contiguous();
+    const std::int64_t positions = x.size(1);
+    const Range result{at::empty({items * positions}, x.options()),
+                       at::empty({items * positions}, x.options())};
+    measure_positions_on_gpu({x.data_ptr<float>(), result.min.data_ptr<float>(),
+                              result.range.data_ptr<float>(), items, positions, x.size(2)},
+                             current_cuda_stream(x.device().index()));
+    return result;
+  }
+#endif
+  const at::Tensor low = input.amin({0, 2}), high = input.amax({0, 2});
+  return {low.repeat({items}), (high - low).repeat({items})};
+}
+
 Quantized encode(const at::Tensor& input, const Range& range, DeviceBits device_bits, const Noise& noise) {
   const int bits = device_bits.bits;
   if (is_float_bits(bits)) return {contiguous(input), {}, {}, 0};
@@ -100,6 +119,13 @@ Quantized encode(const at::Tensor& input, const Range& range, DeviceBits device_
 
 Quantized encode_rows(const at::Tensor& weight, DeviceBits bits) {
   return encode(weight, is_float_bits(bits) ? Range{} : measure_range(weight, RangeGroup::kRow), bits);
+}
+
+at::Tensor top_code(DeviceBits bits, const at::TensorOptions& options) {
+  if (bits.on_device == nullptr) return at::full({1}, bits.top(), options);
+  const at::Tensor number =
+      at::from_blob(const_cast<std::uint8_t*>(bits.on_device), {1}, options.dtype(at::kByte)).to(at::kInt);
+  return at::ones_like(number).bitwise_left_shift(number).sub_(1).to(at::kFloat);
 }
 
 ChunkEncoder::ChunkEncoder(const at::Tensor& like, const Range& range, const Format& format)

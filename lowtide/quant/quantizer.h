@@ -68,6 +68,10 @@ at::Tensor contiguous(const at::Tensor& x);
 
 Range measure_range(const at::Tensor& x, RangeGroup group);
 
+// Of items × positions × length numbers, the range over all items of what each has at one position: one for each of the items ×
+// positions rows.
+Range measure_position_ranges(const at::Tensor& x);
+
 // scale = max(range / (2^bits - 1), 1e-8); code = round_half_even(clamp((x - min) / scale [+ noise], 0,
 // 2^bits - 1)). Bits of 0, and of 24 and more, return x itself.
 Quantized encode(const at::Tensor& x, const Range& range, DeviceBits bits,
@@ -78,7 +82,10 @@ Quantized encode_rows(const at::Tensor& weight, DeviceBits bits);
 
 NoiseCounter counter_of(const NoiseKey& key);
 
-// A running minimum and range, which move a tenth of the way to those of now.
+// 2^bits - 1 as one float32 on the device of `options`, which a captured step reads anew.
+at::Tensor top_code(DeviceBits bits, const at::TensorOptions& options);
+
+// A running minimum and range, which move a tenth of the way to those of now; in their order, where several move one.
 struct RangeUpdate {
   at::Tensor min, range;
   Range now;

@@ -48,6 +48,66 @@ __global__ void row_ranges(RangeArguments a) {
   if (threadIdx.x == 0) store_range(extremes, a.min + row, a.range + row);
 }
 
+// Rows too short to keep a block busy: a warp each.
+constexpr std::int64_t kShortRow = 2048;
+constexpr int kWarp = 32, kWarps = kThreads / kWarp;
+
+__device__ Extremes join_warp(Extremes mine) {
+  for (int apart = kWarp / 2; apart > 0; apart /= 2)
+    mine.join({__shfl_xor_sync(0xffffffffu, mine.min, apart), __shfl_xor_sync(0xffffffffu, mine.max, apart),
+               __shfl_xor_sync(0xffffffffu, mine.poison, apart)});
+  return mine;
+}
+
+__device__ bool in_fours(const float* x, std::int64_t length) {
+  return length % 4 == 0 && reinterpret_cast<std::uintptr_t>(x) % sizeof(float4) == 0;
+}
+
+__device__ void include_four(Extremes& extremes, const float* x) {
+  const float4 four = __ldg(reinterpret_cast<const float4*>(x));
+  extremes.include(four.x);
+  extremes.include(four.y);
+  extremes.include(four.z);
+  extremes.include(four.w);
+}
+
+__global__ void __launch_bounds__(kThreads) short_row_ranges(RangeArguments a) {
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;
+  if (row >= a.rows) return;
+  const auto lane = static_cast<std::int64_t>(threadIdx.x % kWarp);
+  const float* x = a.x + row * a.length;
+  Extremes mine = Extremes::of_none();
+  if (in_fours(a.x, a.length)) {
+    for (std::int64_t i = 4 * lane; i < a.length; i += 4 * kWarp) include_four(mine, x + i);
+  } else {
+    for (std::int64_t i = lane; i < a.length; i += kWarp) mine.include(x[i]);
+  }
+  mine = join_warp(mine);
+  if (lane == 0) store_range(mine, a.min + row, a.range + row);
+}
+
+// A block a position: the range over all items, for the row of each.
+__global__ void __launch_bounds__(kThreads) position_ranges(PositionArguments a) {
+  const std::int64_t position = blockIdx.x;
+  const bool fours = in_fours(a.x, a.length);
+  const std::int64_t step = fours ? 4 : 1, in_row = a.length / step;
+  Extremes mine = Extremes::of_none();
+  for (std::int64_t i = threadIdx.x; i < a.items * in_row; i += kThreads) {
+    const float* x = a.x + (i / in_row * a.positions + position) * a.length + i % in_row * step;
+    if (fours) {
+      include_four(mine, x);
+    } else {
+      mine.include(*x);
+    }
+  }
+  __shared__ Extremes all;
+  mine = join_block(mine);
+  if (threadIdx.x == 0) all = mine;
+  __syncthreads();
+  for (std::int64_t item = threadIdx.x; item < a.items; item += kThreads)
+    store_range(all, a.min + item * a.positions + position, a.range + item * a.positions + position);
+}
+
 __global__ void partial_extremes(const float* x, std::int64_t n, Extremes* partial) {
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const Extremes extremes = block_extremes(x, first, n, static_cast<std::int64_t>(gridDim.x) * kThreads);
@@ -63,6 +123,10 @@ __global__ void join_extremes(const Extremes* partial, int n, float* min, float*
 
 void measure_range(const RangeArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
+  if (a.rows > 1 && a.length <= kShortRow) {
+    short_row_ranges<<<static_cast<unsigned>((a.rows + kWarps - 1) / kWarps), kThreads, 0, stream>>>(a);
+    return;
+  }
   if (a.rows > 1) {
     row_ranges<<<static_cast<unsigned>(a.rows), kThreads, 0, stream>>>(a);
     return;
@@ -74,8 +138,13 @@ void measure_range(const RangeArguments& a, void* opaque_stream) {
   join_extremes<<<1, kThreads, 0, stream>>>(partial, blocks, a.min, a.range);
 }
 
-template <typename Code>
-__global__ void encode_kernel(EncodeArguments a, NoiseCounter counter, bool drawn) {
+// i / length; numbers of 32 bits are divided in a fraction of the time.
+__device__ std::int64_t quotient(std::int64_t i, std::int64_t length, std::int64_t n) {
+  return n <= 0xffffffff ? static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(length) : i / length;
+}
+
+// Codes of more than eight bits.
+__global__ void encode_wide(EncodeArguments a, NoiseCounter counter, bool drawn) {
   const std::int64_t n = a.rows * a.length;
   const float top = a.bits.top();
   counter = counter_at(counter, a.device_step);
@@ -90,7 +159,60 @@ __global__ void encode_kernel(EncodeArguments a, NoiseCounter counter, bool draw
     if (a.noise) v = __fadd_rn(v, a.noise[i]);
     v = v < 0.0f ? 0.0f : v;
     v = v > top ? top : v;
-    static_cast<Code*>(a.code)[i] = static_cast<Code>(__float2int_rn(v));
+    static_cast<std::int32_t*>(a.code)[i] = __float2int_rn(v);
+  }
+}
+
+// At most eight bits, ranges by row, no noise, rows of whole vectors.
+__global__ void __launch_bounds__(kThreads) encode_rows_plainly(EncodeArguments a) {
+  const std::int64_t n = a.rows * a.length,
+                     stride = static_cast<std::int64_t>(gridDim.x) * kThreads * kVector;
+  const float top = a.bits.top();
+  std::int64_t at = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kVector;
+  for (; at < n; at += stride) {
+    const std::int64_t row = quotient(at, a.length, n);
+    const Encoder encoder = Encoder::make(a.min[row], a.range[row], top);
+    if (at == row * a.length) a.scale[row] = encoder.scale;
+    const Vector x = Vector::load(a.x, at, n);
+    unsigned code[kVector];
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) code[i] = encoder.code(x.value[i]);
+    store_codes(code, static_cast<std::uint8_t*>(a.code), at, n);
+  }
+}
+
+// At most eight bits, with noise or ranges by row. A thread takes the eight numbers of a block of 128 that share one block of
+// Philox's words: neighbouring threads then have neighbouring numbers, and nothing is drawn twice.
+__global__ void __launch_bounds__(kThreads)
+    encode_bytes(EncodeArguments a, NoiseCounter counter, bool drawn) {
+  const std::int64_t n = a.rows * a.length, blocks = (n + kNoiseBlock - 1) / kNoiseBlock;
+  const float top = a.bits.top();
+  counter = counter_at(counter, a.device_step);
+  const bool row_a_block = a.rows == 1 || a.length % kNoiseBlock == 0;
+  const auto lane = threadIdx.x % kNoiseLanes;
+  constexpr int kBlocksAtOnce = kThreads / kNoiseLanes;
+  std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * kBlocksAtOnce + threadIdx.x / kNoiseLanes;
+  for (; block < blocks; block += static_cast<std::int64_t>(gridDim.x) * kBlocksAtOnce) {
+    Philox::Block words{};
+    if (drawn)
+      words =
+          Philox::block(counter.key0, counter.key1, static_cast<std::uint32_t>(block) * kNoiseLanes + lane,
+                        counter.c1, counter.c2, counter.c3);
+    std::int64_t row = a.rows > 1 ? quotient(block * kNoiseBlock, a.length, n) : 0;
+    Encoder encoder = Encoder::make(a.min[row], a.range[row], top);
+#pragma unroll
+    for (int half = 0; half < kNoiseHalves; ++half) {
+      const std::int64_t i = block * kNoiseBlock + half * kNoiseLanes + lane;
+      if (i >= n) break;
+      if (!row_a_block) {
+        row = quotient(i, a.length, n);
+        encoder = Encoder::make(a.min[row], a.range[row], top);
+      }
+      if (i == row * a.length) a.scale[row] = encoder.scale;
+      float noise = drawn ? noise_value(words.word[half / 2] >> (half % 2 * 16) & 0xffffu) : 0.0f;
+      if (a.noise) noise = a.noise[i];
+      static_cast<std::uint8_t*>(a.code)[i] = static_cast<std::uint8_t>(encoder.code(a.x[i], noise));
+    }
   }
 }
 
@@ -114,8 +236,17 @@ struct TrackedRanges {
   int count;
 };
 
+// A thread a running range, which is moved by all that are to move it, in their order: by the thread of the first.
 __global__ void track_kernel(TrackedRanges ranges) {
-  if (static_cast<int>(threadIdx.x) < ranges.count) ranges.range[threadIdx.x].move();
+  const int first = static_cast<int>(threadIdx.x);
+  if (first >= ranges.count) return;
+  const float* mine = ranges.range[first].min;
+  for (int i = 0; i < first; ++i) {
+    if (ranges.range[i].min == mine) return;
+  }
+  for (int i = first; i < ranges.count; ++i) {
+    if (ranges.range[i].min == mine) ranges.range[i].move();
+  }
 }
 
 void track(const TrackedRange* ranges, int count, void* opaque_stream) {
@@ -149,11 +280,14 @@ void encode(const EncodeArguments& a, void* opaque_stream) {
     encode_plainly<<<blocks_for((a.length + kVector - 1) / kVector), kThreads, 0, stream>>>(a);
     return;
   }
-  const unsigned blocks = blocks_for(a.rows * a.length);
-  if (a.bits.bits <= 8) {
-    encode_kernel<std::uint8_t><<<blocks, kThreads, 0, stream>>>(a, counter, a.counter != nullptr);
+  const bool drawn = a.counter != nullptr, aligned = reinterpret_cast<std::uintptr_t>(a.x) % 16 == 0;
+  if (a.bits.bits <= 8 && !drawn && a.noise == nullptr && a.length % kVector == 0 && aligned) {
+    encode_rows_plainly<<<blocks_for(a.rows * a.length / kVector), kThreads, 0, stream>>>(a);
+  } else if (a.bits.bits <= 8) {
+    encode_bytes<<<blocks_for((a.rows * a.length + kNoiseHalves - 1) / kNoiseHalves), kThreads, 0, stream>>>(
+        a, counter, drawn);
   } else {
-    encode_kernel<std::int32_t><<<blocks, kThreads, 0, stream>>>(a, counter, a.counter != nullptr);
+    encode_wide<<<blocks_for(a.rows * a.length), kThreads, 0, stream>>>(a, counter, drawn);
   }
 }
 
@@ -168,6 +302,10 @@ void decode(const DecodeArguments& a, void* opaque_stream) {
 }
 
 }  // namespace
+
+void measure_positions_on_gpu(const PositionArguments& a, void* stream) {
+  position_ranges<<<static_cast<unsigned>(a.positions), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(a);
+}
 
 const QuantizerKernels kCudaQuantizer{measure_range, encode, decode, track};
 

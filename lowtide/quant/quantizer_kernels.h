@@ -109,4 +109,14 @@ void encode_chunk(const ChunkArguments& arguments);
 
 extern const QuantizerKernels kCudaQuantizer;  // only in builds with CUDA
 
+// Ranges over all items of what each has at one position: of items × positions × length numbers, a range for each of the
+// items × positions rows. Only in builds with CUDA.
+struct PositionArguments {
+  const float* x = nullptr;
+  float* min = nullptr;    // out, a row each
+  float* range = nullptr;  // out, a row each
+  std::int64_t items = 0, positions = 0, length = 0;
+};
+void measure_positions_on_gpu(const PositionArguments& arguments, void* stream);
+
 }  // namespace lowtide

@@ -57,12 +57,16 @@ __device__ inline void store_codes(const unsigned (&code)[kVector], std::uint8_t
 struct Encoder {
   float min, scale, top, inverse;  // 1 / scale
 
+  __device__ static Encoder make(float min, float range, float top) {
+    const float scale = scale_of(range, top);
+    return {min, scale, top, __fdiv_rn(1.0f, scale)};
+  }
   // The first thread of all leaves the scale for whoever decodes.
   __device__ static Encoder make(const float* min, const float* range, const DeviceBits& bits,
                                  float* scale_out) {
-    const float top = bits.top(), scale = scale_of(*range, top);
-    if (blockIdx.x == 0 && threadIdx.x == 0) *scale_out = scale;
-    return {*min, scale, top, __fdiv_rn(1.0f, scale)};
+    const Encoder encoder = make(*min, *range, bits.top());
+    if (blockIdx.x == 0 && threadIdx.x == 0) *scale_out = encoder.scale;
+    return encoder;
   }
 
   // The quotient to the bit (Markstein, "Computation of elementary functions on the IBM RISC System/6000", 1990, theorem 4):
