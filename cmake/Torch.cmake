@@ -41,6 +41,11 @@ if(LOWTIDE_OPENBLAS)
 endif()
 if(LOWTIDE_CUDA)
   target_compile_definitions(lowtide_torch PUBLIC LOWTIDE_WITH_CUDA)
+  # The cuBLAS that PyTorch's wheels bring along, or that of the toolkit.
+  file(GLOB wheels ${TORCH_INSTALL_PREFIX}/../nvidia/*/lib)
+  find_library(LOWTIDE_CUBLAS NAMES cublas libcublas.so.13 libcublas.so.12 HINTS ${wheels} ${CUDAToolkit_LIBRARY_DIR}
+               /usr/local/cuda/lib64 REQUIRED)
+  target_link_libraries(lowtide_torch PUBLIC ${LOWTIDE_CUBLAS})
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(lowtide_torch PUBLIC

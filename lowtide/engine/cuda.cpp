@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include "lowtide/base/error.h"
+#include "lowtide/engine/cuda/aggregate.h"
 #include "lowtide/engine/cuda/fused_conv_norm.h"
+#include "lowtide/engine/cuda/matrix_product.h"
 
 namespace lowtide {
 
@@ -29,6 +31,27 @@ std::unique_ptr<ConvNorm> CudaEngine::conv_norm(const ConvNormCall& call) const 
   auto conv = std::dynamic_pointer_cast<const cuda::PreparedCudaConv>(call.conv);
   if (conv == nullptr) return Engine::conv_norm(call);
   return std::make_unique<cuda::FusedConvNorm>(*this, call, std::move(conv), aside_);
+}
+
+at::Tensor CudaEngine::product(const Quantized& a, const Quantized& b, const ProductShape& shape) const {
+  if (cuda::is_byte_matrix(a) && cuda::is_byte_matrix(b)) return cuda::product(a, b, shape);
+  return simulated_.product(a, b, shape);
+}
+
+std::unique_ptr<const PreparedOperand> CudaEngine::prepare(const Quantized& b, bool transposed) const {
+  if (cuda::is_byte_matrix(b)) return std::make_unique<cuda::PreparedHalves>(b, transposed);
+  return simulated_.prepare(b, transposed);
+}
+
+at::Tensor CudaEngine::multiply(const Quantized& a, const PreparedOperand& b) const {
+  if (const auto* halves = dynamic_cast<const cuda::PreparedHalves*>(&b); halves && cuda::is_byte_matrix(a))
+    return cuda::multiply(a, *halves);
+  return simulated_.product(a, b.codes, {.transpose_b = b.transposed});
+}
+
+at::Tensor CudaEngine::aggregate(const SparseRows& matrix, const Quantized& features) const {
+  if (cuda::can_aggregate(features)) return cuda::aggregate(matrix, features);
+  return simulated_.aggregate(matrix, features);
 }
 
 }  // namespace lowtide

@@ -6,8 +6,9 @@
 
 namespace lowtide {
 
-// Trunks' convolutions of codes of 8 bits and fewer on tensor cores, fused with what surrounds them; on a GPU from sm_80 on.
-// What it has no kernels for (wider codes, float operands, groups, layers outside trunks) it leaves to `simulated`.
+// Codes of 8 bits and fewer on tensor cores: trunks' convolutions, fused with what surrounds them, and products of matrices; on
+// a GPU from sm_80 on. What it has no kernels for (wider codes, float operands, groups, convolutions outside trunks) it leaves
+// to `simulated`.
 class CudaEngine final : public Engine {
  public:
   CudaEngine();  // UserError where the GPU is too old
@@ -30,15 +31,10 @@ class CudaEngine final : public Engine {
                                     const ConvShape& shape) const override {
     return simulated_.conv2d_weight_gradient(dy, x, shape);
   }
-  at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override {
-    return simulated_.product(a, b, shape);
-  }
-  std::unique_ptr<const PreparedOperand> prepare(const Quantized& b, bool transposed) const override {
-    return simulated_.prepare(b, transposed);
-  }
-  at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const override {
-    return simulated_.aggregate(matrix, features);
-  }
+  at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override;
+  std::unique_ptr<const PreparedOperand> prepare(const Quantized& b, bool transposed) const override;
+  at::Tensor multiply(const Quantized& a, const PreparedOperand& b) const override;
+  at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const override;
 
  private:
   SimulatedEngine simulated_;

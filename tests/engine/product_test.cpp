@@ -2,6 +2,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/engine/engine.h"
+#include "tests/engine/on_engine_device.h"
 #include "tests/io/scratch.h"
 #include "tests/testing.h"
 
@@ -70,6 +71,13 @@ torch::Tensor naive_product(const Quantized& a, const Quantized& b, const Produc
 
 class EngineProduct : public testing::TestWithParam<std::tuple<std::string, Extent>> {
  protected:
+  void SetUp() override {
+    if (!can_run(*engine_)) GTEST_SKIP() << "no CUDA device";
+  }
+  torch::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const {
+    return engine_->product(on_device_of(*engine_, a), on_device_of(*engine_, b), shape).cpu();
+  }
+
   const std::shared_ptr<const Engine> engine_ = make_engine(std::get<0>(GetParam()));
   const Extent extent_ = std::get<1>(GetParam());
 };
@@ -88,17 +96,17 @@ TEST_P(EngineProduct, AllTransposesAndBits) {
             const Quantized left = quantised(a, RangeGroup::kTensor, a_bits);
             const Quantized right = quantised(b, group, b_bits);
             const ProductShape shape{transpose_a, transpose_b};
-            const torch::Tensor y = engine_->product(left, right, shape);
+            const torch::Tensor y = product(left, right, shape);
             EXPECT_EQ(y.scalar_type(), torch::kFloat);
             // As for convolutions: at most 65 products are summed, 1e-6.
             EXPECT_TRUE(close_to(y, naive_product(left, right, shape), 1e-5));
             // The range may also be by row on the left: a graph's features have one a node.
             const Quantized by_row = quantised(a, RangeGroup::kRow, a_bits);
-            EXPECT_TRUE(
-                close_to(engine_->product(by_row, right, shape), naive_product(by_row, right, shape), 1e-5));
+            EXPECT_TRUE(close_to(product(by_row, right, shape), naive_product(by_row, right, shape), 1e-5));
             if (extent_.batch.empty() && !transpose_a) {
-              const auto prepared = engine_->prepare(right, transpose_b);
-              EXPECT_TRUE(torch::equal(engine_->multiply(left, *prepared), y)) << "made ready once";
+              const auto prepared = engine_->prepare(on_device_of(*engine_, right), transpose_b);
+              EXPECT_TRUE(torch::equal(engine_->multiply(on_device_of(*engine_, left), *prepared).cpu(), y))
+                  << "made ready once";
             }
           }
         }
@@ -117,11 +125,47 @@ TEST_P(EngineProduct, StacksWithARangeForEachRow) {
       const torch::Tensor b =
           operand(extent_.batch, extent_.inner, extent_.columns, shape.transpose_b, -1, 2).pow(3);
       const Quantized left = quantised_rows(a, a_bits), right = quantised_rows(b, b_bits);
-      EXPECT_TRUE(close_to(engine_->product(left, right, shape), naive_product(left, right, shape), 1e-5))
+      EXPECT_TRUE(close_to(product(left, right, shape), naive_product(left, right, shape), 1e-5))
           << shape.transpose_a << shape.transpose_b << ", " << a_bits << " and " << b_bits << " bits";
     }
   }
 }
+
+// Sums as large as codes can make them: all the same, or of both signs, and as many as a wide layer has.
+class ExtremeCodes : public testing::TestWithParam<std::string> {
+ protected:
+  const std::shared_ptr<const Engine> engine_ = make_engine(GetParam());
+};
+
+Quantized extreme(std::int64_t rows, std::int64_t columns, int first, int second, bool by_row) {
+  torch::Tensor code = torch::full({rows, columns}, first, torch::kByte);
+  code.flatten().slice(0, 1, c10::nullopt, 2).fill_(second);
+  const std::int64_t ranges = by_row ? rows : 1;
+  return {code, uniform({ranges}, 0.01, 0.02, 3), uniform({ranges}, -2, -1, 4), 8};
+}
+
+TEST_P(ExtremeCodes, LongSums) {
+  if (!can_run(*engine_)) GTEST_SKIP() << "no CUDA device";
+  constexpr std::int64_t kInner = 4608;
+  for (const auto& [first, second] : {std::pair{0, 0}, std::pair{255, 255}, std::pair{0, 255}}) {
+    for (const bool transposed : {false, true}) {
+      for (const bool by_row : {false, true}) {
+        const Quantized a =
+            extreme(transposed ? kInner : 12, transposed ? 12 : kInner, first, second, by_row);
+        const Quantized b = extreme(transposed ? kInner : 9, transposed ? 9 : kInner, second, first, by_row);
+        const ProductShape shape{transposed, !transposed};
+        const torch::Tensor y =
+            engine_->product(on_device_of(*engine_, a), on_device_of(*engine_, b), shape).cpu();
+        // A float's sum of K terms of one sign is right to about sqrt(K) 2^-24 of itself, 4e-6. Tensor cores cut off what is
+        // below a sum's last digit, once for 16 terms: K / 16 · 2^-25 of it, 9e-6.
+        EXPECT_TRUE(close_to(y, naive_product(a, b, shape), engine_->name() == "cuda" ? 9e-6 : 4e-6))
+            << first << " and " << second << (transposed ? ", transposed" : "") << (by_row ? ", by row" : "");
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, ExtremeCodes, testing::ValuesIn(engine_names()));
 
 INSTANTIATE_TEST_SUITE_P(Engines, EngineProduct,
                          testing::Combine(testing::ValuesIn(engine_names()), testing::ValuesIn(kExtents)));

@@ -1,0 +1,145 @@
+#include "lowtide/engine/cuda/aggregate_kernels.h"
+#include "lowtide/engine/cuda/device.cuh"
+#include "lowtide/engine/cuda/launch.h"
+
+namespace lowtide::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kFour = 4;          // neighbouring columns, which a thread sums
+constexpr int kEntriesAhead = 4;  // that are asked for before the first of them is added
+
+struct Four {
+  float value[kFour];
+
+  __device__ void add(float factor, const Four& x) {
+#pragma unroll
+    for (int i = 0; i < kFour; ++i) value[i] = __fmaf_rn(factor, x.value[i], value[i]);
+  }
+};
+
+// Four columns of a feature row; where they do not all exist, the missing ones are zeros.
+template <bool kCodes>
+__device__ Four load(const AggregateArguments& a, std::int64_t row, int column) {
+  const std::int64_t at = row * a.width + column;
+  if (a.width % kFour == 0) {
+    if constexpr (kCodes) {
+      const uchar4 c = __ldg(reinterpret_cast<const uchar4*>(a.codes + at));
+      return {{static_cast<float>(c.x), static_cast<float>(c.y), static_cast<float>(c.z),
+               static_cast<float>(c.w)}};
+    } else {
+      const float4 v = __ldg(reinterpret_cast<const float4*>(a.values + at));
+      return {{v.x, v.y, v.z, v.w}};
+    }
+  }
+  Four four{};
+  for (int i = 0; i < kFour && column + i < a.width; ++i)
+    four.value[i] = kCodes ? static_cast<float>(a.codes[at + i]) : a.values[at + i];
+  return four;
+}
+
+// The sum of one thread over its share of a row's entries: `factor` times features, and what the codes' offsets add.
+template <bool kCodes, bool kHeads>
+class RowSum {
+ public:
+  __device__ RowSum(const AggregateArguments& a, int column) : a_(a), column_(column) {}
+
+  __device__ void add_entries(std::int64_t first, std::int64_t last, int step) {
+    std::int64_t e = first;
+    for (; e + (kEntriesAhead - 1) * step < last; e += kEntriesAhead * step) {
+      std::int32_t row[kEntriesAhead];
+      Four x[kEntriesAhead];
+#pragma unroll
+      for (int i = 0; i < kEntriesAhead; ++i) row[i] = a_.indices[e + i * step];
+#pragma unroll
+      for (int i = 0; i < kEntriesAhead; ++i) x[i] = load<kCodes>(a_, row[i], column_);
+#pragma unroll
+      for (int i = 0; i < kEntriesAhead; ++i) add(e + i * step, row[i], x[i]);
+    }
+    for (; e < last; e += step) add(e, a_.indices[e], load<kCodes>(a_, a_.indices[e], column_));
+  }
+
+  __device__ Four result() const {
+    Four sum = sum_;
+    if constexpr (kCodes) sum.add(1.0f, shift_);
+    return sum;
+  }
+
+ private:
+  __device__ void add(std::int64_t entry, std::int32_t row, const Four& x) {
+    const float own = a_.column_factor == nullptr ? 1.0f : a_.column_factor[row];
+    const float scale = kCodes ? a_.scale[a_.by_row ? row : 0] : 1.0f;
+    const float offset = kCodes ? a_.offset[a_.by_row ? row : 0] : 0.0f;
+#pragma unroll
+    for (int i = 0; i < kFour; ++i) {
+      const float weight = own * weight_of(entry, i);
+      sum_.value[i] = __fmaf_rn(weight * scale, x.value[i], sum_.value[i]);
+      if constexpr (kCodes) shift_.value[i] = __fmaf_rn(weight, offset, shift_.value[i]);
+    }
+  }
+
+  // Columns of several heads have weights of their own.
+  __device__ float weight_of(std::int64_t entry, int i) const {
+    if (a_.weights == nullptr) return 1.0f;
+    if constexpr (!kHeads) return a_.weights[entry];
+    return a_.weights[entry * a_.heads + min(column_ + i, a_.width - 1) / (a_.width / a_.heads)];
+  }
+
+  const AggregateArguments& a_;
+  int column_;
+  Four sum_{}, shift_{};
+};
+
+// A block a row, whose threads share out columns and, where there are more threads, entries: those of a column are joined in
+// a fixed order, so that the sum is always the same.
+template <bool kCodes, bool kHeads>
+__global__ void __launch_bounds__(kThreads) aggregate_kernel(const AggregateArguments a, int column_threads) {
+  extern __shared__ Four parts[];
+  const std::int64_t row = blockIdx.x, first = a.offsets[row], last = a.offsets[row + 1];
+  const int share = static_cast<int>(threadIdx.x) / column_threads, shares = kThreads / column_threads;
+  const float factor = a.row_factor == nullptr ? 1.0f : a.row_factor[row];
+  const int lane = static_cast<int>(threadIdx.x) % column_threads;
+  for (int begin = 0; begin < a.width; begin += column_threads * kFour) {
+    const int column = begin + lane * kFour;
+    if (share < shares && column < a.width) {
+      RowSum<kCodes, kHeads> sum(a, column);
+      sum.add_entries(first + share, last, shares);
+      parts[threadIdx.x] = sum.result();
+    }
+    __syncthreads();
+    if (share == 0 && column < a.width) {
+      Four total = parts[lane];
+      for (int i = 1; i < shares; ++i) total.add(1.0f, parts[i * column_threads + lane]);
+      float* y = a.y + row * a.width + column;
+      for (int i = 0; i < kFour && column + i < a.width; ++i) y[i] = factor * total.value[i];
+    }
+    __syncthreads();
+  }
+}
+
+template <bool kCodes>
+void launch(const AggregateArguments& a, int column_threads, cudaStream_t stream) {
+  const auto rows = static_cast<unsigned>(a.rows);
+  const std::size_t shared = kThreads * sizeof(Four);
+  if (a.heads > 1) {
+    aggregate_kernel<kCodes, true><<<rows, kThreads, shared, stream>>>(a, column_threads);
+  } else {
+    aggregate_kernel<kCodes, false><<<rows, kThreads, shared, stream>>>(a, column_threads);
+  }
+}
+
+}  // namespace
+
+void aggregate(const AggregateArguments& a, void* opaque_stream) {
+  auto* stream = static_cast<cudaStream_t>(opaque_stream);
+  int column_threads = kWarp;
+  while (column_threads < kThreads && column_threads * kFour < a.width) column_threads *= 2;
+  if (a.codes != nullptr) {
+    launch<true>(a, column_threads, stream);
+  } else {
+    launch<false>(a, column_threads, stream);
+  }
+  check_launch("aggregation");
+}
+
+}  // namespace lowtide::cuda
