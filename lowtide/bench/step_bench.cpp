@@ -32,7 +32,8 @@ class Candidate {
     allow_tf32(tf32_);
     draw_batch();
     if (graph_) {
-      graph_->run(kRate, [&] { compute_and_update(); });
+      graph_->run(
+          kRate, [&] { compute_and_update(); }, batch_shape());
     } else {
       compute_and_update();
     }
@@ -55,6 +56,7 @@ class Candidate {
   virtual torch::nn::Module& model() = 0;
   virtual Execution& execution() = 0;
   virtual void draw_batch() {}
+  virtual std::int64_t batch_shape() const { return 0; }
   virtual void compute_gradients() = 0;
   virtual bool is_capturable() const { return true; }
   void prepare(const Recipe& recipe, Bits bits) {
@@ -123,6 +125,7 @@ class TaskCandidate final : public Candidate {
   torch::nn::Module& model() override { return task_->model(); }
   Execution& execution() override { return task_->execution(); }
   void draw_batch() override { task_->draw_batch(); }
+  std::int64_t batch_shape() const override { return task_->batch_shape(); }
   void compute_gradients() override { task_->compute_step(); }
   bool is_capturable() const override { return task_->is_capturable(); }
 

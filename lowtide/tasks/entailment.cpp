@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "lowtide/base/error.h"
+#include "lowtide/data/static_batches.h"
 #include "lowtide/models/bert_weights.h"
 #include "lowtide/models/initialise.h"
 #include "lowtide/tasks/setup.h"
@@ -186,7 +187,7 @@ std::vector<std::int32_t> Entailment::Encoded::lengths() const {
   return lengths;
 }
 
-Entailment::Batch Entailment::batch_of(const Encoded& data, const std::vector<std::int64_t>& items) const {
+Entailment::Batch Entailment::host_batch(const Encoded& data, const std::vector<std::int64_t>& items) const {
   std::vector<const EncodedPair*> pairs;
   std::vector<std::int64_t> labels;
   for (const std::int64_t item : items) {
@@ -194,15 +195,43 @@ Entailment::Batch Entailment::batch_of(const Encoded& data, const std::vector<st
     labels.push_back(data.labels[static_cast<std::size_t>(item)]);
   }
   const PairBatch padded = pad_pairs(pieces_, pairs);
-  const auto to_device = [&](const std::vector<std::int64_t>& values) {
-    return torch::tensor(values).view({padded.batch, padded.length}).to(device_);
+  const auto matrix = [&](const std::vector<std::int64_t>& values) {
+    return torch::tensor(values).view({padded.batch, padded.length});
   };
-  return {{to_device(padded.ids), to_device(padded.types), to_device(padded.mask)},
-          torch::tensor(labels).to(device_)};
+  return {{matrix(padded.ids), matrix(padded.types), matrix(padded.mask)}, torch::tensor(labels)};
+}
+
+Entailment::Batch Entailment::to_device(const Batch& batch) const {
+  const BertInput& input = batch.input;
+  return {{input.words.to(device_), input.types.to(device_), input.present.to(device_)},
+          batch.labels.to(device_)};
 }
 
 StepResult Entailment::train_step() {
-  last_ = batch_of(train_, sampler_->next());
+  draw_batch();
+  return compute_step();
+}
+
+// Pairs, and their length.
+std::int64_t Entailment::batch_shape() const {
+  return last_.input.words.size(0) * (recipe_.data.length + 1) + last_.input.words.size(1);
+}
+
+void Entailment::draw_batch() {
+  last_ = host_batch(train_, sampler_->next());
+  Batch& kept = static_[batch_shape()];
+  if (kept.labels.defined()) {
+    copy_to_static(last_.input.words, kept.input.words);
+    copy_to_static(last_.input.types, kept.input.types);
+    copy_to_static(last_.input.present, kept.input.present);
+    copy_to_static(last_.labels, kept.labels);
+  } else {
+    kept = to_device(last_);
+  }
+  last_ = kept;
+}
+
+StepResult Entailment::compute_step() {
   const MacCounter counter(*execution_, layers_);
   const torch::Tensor scores = model_->forward(last_.input);
   const torch::Tensor loss = torch::cross_entropy_loss(scores, last_.labels);
@@ -226,7 +255,7 @@ Evaluation Entailment::evaluate(Split split, Bits bits) {
   const auto items = static_cast<std::int64_t>(order.size());
   for (std::int64_t first = 0; first < items; first += recipe_.training.batch) {
     const std::int64_t last = std::min(items, first + recipe_.training.batch);
-    const Batch batch = batch_of(data, {order.begin() + first, order.begin() + last});
+    const Batch batch = to_device(host_batch(data, {order.begin() + first, order.begin() + last}));
     const torch::Tensor scores = model_->forward(batch.input);
     loss += torch::cross_entropy_loss(scores, batch.labels) * (last - first);
     correct += scores.argmax(1).eq(batch.labels).sum();
@@ -239,7 +268,7 @@ void Entailment::re_estimate_statistics() {
   const torch::NoGradGuard no_grad;
   LengthSampler sampler = make_sampler();
   for (std::int64_t i = 0; i < std::min(kReEstimationBatches, sampler.batches_per_epoch()); ++i) {
-    model_->forward(batch_of(train_, sampler.next()).input);
+    model_->forward(to_device(host_batch(train_, sampler.next())).input);
   }
 }
 

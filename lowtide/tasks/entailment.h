@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+
 #include "lowtide/data/text/entailment.h"
 #include "lowtide/data/text/length_sampler.h"
 #include "lowtide/data/text/pair_encoding.h"
@@ -28,6 +30,10 @@ class Entailment final : public Task {
   void complete(Recipe& recipe) const override { recipe.data.classes = recipe_.data.classes; }
   std::vector<Ledger::Layer> layers() override { return layers_; }
   StepResult train_step() override;
+  bool is_capturable() const override { return true; }
+  void draw_batch() override;
+  std::int64_t batch_shape() const override;
+  StepResult compute_step() override;
   bool has(Split split) const override { return split != Split::kValid || !valid_.pairs.empty(); }
   Evaluation evaluate(Split split, Bits bits) override;
   void re_estimate_statistics() override;
@@ -43,7 +49,7 @@ class Entailment final : public Task {
 
     std::vector<std::int32_t> lengths() const;
   };
-  // Of one step, on the device.
+  // Of one step.
   struct Batch {
     BertInput input;
     torch::Tensor labels;
@@ -56,7 +62,8 @@ class Entailment final : public Task {
   LengthSampler make_sampler() const {
     return {recipe_.training.seed, train_.lengths(), recipe_.training.batch};
   }
-  Batch batch_of(const Encoded& data, const std::vector<std::int64_t>& items) const;
+  Batch host_batch(const Encoded& data, const std::vector<std::int64_t>& items) const;
+  Batch to_device(const Batch& batch) const;
 
   Recipe recipe_;
   torch::Device device_;
@@ -69,7 +76,8 @@ class Entailment final : public Task {
   std::shared_ptr<Execution> execution_;
   std::shared_ptr<BertClassifier> model_;
   std::vector<Ledger::Layer> layers_;
-  Batch last_;
+  std::map<std::int64_t, Batch> static_;  // by shape: where batches come to lie on the device
+  Batch last_;                            // one of them
 };
 
 }  // namespace lowtide

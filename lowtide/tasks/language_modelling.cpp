@@ -4,6 +4,7 @@
 #include <limits>
 #include <numbers>
 
+#include "lowtide/data/static_batches.h"
 #include "lowtide/data/text/plain_text.h"
 #include "lowtide/models/initialise.h"
 #include "lowtide/tasks/setup.h"
@@ -43,6 +44,9 @@ LanguageModelling::LanguageModelling(const Recipe& recipe)
   attach_layers(*model_, execution_, model_->default_rules(), recipe);
   model_->to(device_);
   carried_ = model_->initial_state(batch_);
+  before_last_ = model_->initial_state(batch_);
+  const auto words = torch::TensorOptions(torch::kInt64).device(device_);
+  static_ = {torch::zeros({length_, batch_}, words), torch::zeros({length_ * batch_}, words)};
   layers_ = measure_layers(*model_, *execution_, length_, [&] {
     NamedTensors state = model_->initial_state(1);
     model_->forward(torch::zeros({length_, 1}, torch::TensorOptions(torch::kInt64).device(device_)), state);
@@ -60,17 +64,26 @@ torch::Tensor LanguageModelling::loss_of(const Window& window, NamedTensors& sta
 }
 
 StepResult LanguageModelling::train_step() {
+  draw_batch();
+  return compute_step();
+}
+
+void LanguageModelling::draw_batch() {
   const TextWindow window = batches_.next();
   if (window.first) replace(carried_, model_->initial_state(batch_));
-  last_ = to_device(window, batch_);
-  before_last_.clear();
-  for (const auto& [name, tensor] : carried_) before_last_.emplace_back(name, tensor.clone());
+  last_ = {static_.words.narrow(0, 0, window.length), static_.targets.narrow(0, 0, window.length * batch_)};
+  copy_to_static(torch::tensor(window.inputs).view_as(last_.words), last_.words);
+  copy_to_static(torch::tensor(window.targets), last_.targets);
+}
+
+StepResult LanguageModelling::compute_step() {
+  replace(before_last_, carried_);
   const MacCounter counter(*execution_, layers_);
   NamedTensors state = carried_;
   const torch::Tensor loss = loss_of(last_, state);
   loss.backward();
   replace(carried_, state);
-  return {loss.detach(), {}, window.length * batch_, 0, counter.macs()};
+  return {loss.detach(), {}, last_.words.numel(), 0, counter.macs()};
 }
 
 std::optional<double> LanguageModelling::training_metric(double loss, double /*correct*/) const {

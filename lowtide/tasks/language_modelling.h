@@ -25,6 +25,10 @@ class LanguageModelling final : public Task {
   std::int64_t items_per_step() const override { return batch_ * length_; }
   std::vector<Ledger::Layer> layers() override { return layers_; }
   StepResult train_step() override;
+  bool is_capturable() const override { return true; }
+  void draw_batch() override;
+  std::int64_t batch_shape() const override { return last_.words.size(0); }
+  StepResult compute_step() override;
   std::optional<double> training_metric(double loss, double correct) const override;
   bool has(Split) const override { return true; }
   Evaluation evaluate(Split split, Bits bits) override;
@@ -51,7 +55,8 @@ class LanguageModelling final : public Task {
   std::shared_ptr<LanguageModel> model_;
   std::vector<Ledger::Layer> layers_;
   NamedTensors carried_, before_last_;  // what the network remembers now, and before the last step
-  Window last_;
+  Window static_;                       // of full length, where windows come to lie
+  Window last_;                         // the first part of it
 };
 
 }  // namespace lowtide

@@ -116,7 +116,13 @@ torch::Tensor NodeClassification::scores_of(const Batch& batch) {
 }
 
 StepResult NodeClassification::train_step() {
-  last_ = next_batch();
+  draw_batch();
+  return compute_step();
+}
+
+void NodeClassification::draw_batch() { last_ = next_batch(); }
+
+StepResult NodeClassification::compute_step() {
   const MacCounter counter(*execution_, layers_);
   const torch::Tensor scores = scores_of(last_);
   const torch::Tensor loss = torch::cross_entropy_loss(scores, last_.labels);

@@ -25,6 +25,9 @@ class NodeClassification final : public Task {
   std::int64_t items_per_step() const override;
   std::vector<Ledger::Layer> layers() override { return layers_; }
   StepResult train_step() override;
+  bool is_capturable() const override { return sampling_ == nullptr; }
+  void draw_batch() override;
+  StepResult compute_step() override;
   bool has(Split split) const override { return !nodes_of(split).empty(); }
   Evaluation evaluate(Split split, Bits bits) override;
   void re_estimate_statistics() override {}  // there are none: ranges are those of the tensor at hand

@@ -60,9 +60,13 @@ class Task {
   virtual StepResult train_step() = 0;
 
   // The same in two parts: what the host does, and what the device does. Where is_capturable(), the second launches the same
-  // work on the same memory every time, and reads nothing on the host: a step can be captured in a CUDA graph.
+  // work on the same memory every time that a batch has the same shape, and reads nothing on the host: a step can be captured
+  // in a CUDA graph.
   virtual bool is_capturable() const { return false; }
   virtual void draw_batch() {}
+  virtual std::int64_t batch_shape() const {
+    return 0;
+  }  // a number that tells it from others; of the batch drawn last
   virtual StepResult compute_step() { return train_step(); }
 
   // The task's metric in training, from the mean loss and the share that was right; nothing where it takes more to know it.

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lowtide/base/cuda_stream.h"
@@ -23,6 +24,8 @@ namespace {
 
 // Steps that are made as they are before one is captured: libraries load kernels and take memory then.
 constexpr int kWarmUpSteps = 2;
+// Graphs that are kept, of some thousands of kernels each: sentences have more lengths than it is worth to capture.
+constexpr std::int64_t kMostGraphs = 64;
 
 // How a number of bits is stored; kernels differ by that and by nothing else.
 char storage_of(int bits) { return is_float_bits(bits) ? 'f' : bits <= kByteBits ? 'b' : 'i'; }
@@ -66,7 +69,9 @@ struct StepGraph::State {
   torch::Device device;
   std::vector<QuantLayer*> layers;
   torch::Tensor memory;
-  std::map<std::string, Captured> by_storage;
+  std::map<std::pair<std::int64_t, std::string>, Captured>
+      graphs;                        // by the batch's shape and how codes are stored
+  at::cuda::MempoolId_t pool{0, 0};  // one for all: no two graphs run at a time
   std::int64_t captures = 0, kernels = 0;
 
   StepParameters* on_device() const {
@@ -95,10 +100,11 @@ struct StepGraph::State {
     of.graph = make_graph();
     {
       const c10::cuda::CUDAStreamGuard on_its_own(c10::cuda::getStreamFromPool());
-      of.graph->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+      of.graph->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
       work();
       of.graph->capture_end();
     }
+    pool = of.graph->pool();
     of.kernels = count_kernels(*of.graph);
     ++captures;
   }
@@ -112,6 +118,7 @@ StepGraph::StepGraph(torch::nn::Module& model, Execution& execution, const torch
                          quant_layers(model),
                          torch::zeros({static_cast<std::int64_t>(sizeof(StepParameters))}, options),
                          {},
+                         {0, 0},
                          0,
                          0});
   for (const QuantLayer* layer : state_->layers)
@@ -128,10 +135,11 @@ bool StepGraph::is_possible(const Execution& execution, const torch::Device& dev
   return device.is_cuda() && execution.engine->name() == "cuda";
 }
 
-void StepGraph::run(double rate, const std::function<void()>& work) {
+void StepGraph::run(double rate, const std::function<void()>& work, std::int64_t shape) {
   if (!state_) return work();
-  State::Captured& captured = state_->by_storage[state_->write_parameters(rate)];
+  State::Captured& captured = state_->graphs[{shape, state_->write_parameters(rate)}];
   if (state_->execution.listener || captured.steps++ < kWarmUpSteps) return work();
+  if (!captured.graph && state_->captures == kMostGraphs) return work();
   if (!captured.graph) state_->capture(captured, work);
   state_->kernels = captured.kernels;
   captured.graph->replay();
@@ -148,7 +156,7 @@ struct StepGraph::State {};
 StepGraph::StepGraph(torch::nn::Module&, Execution&, const torch::Device&) {}
 StepGraph::~StepGraph() = default;
 bool StepGraph::is_possible(const Execution&, const torch::Device&) { return false; }
-void StepGraph::run(double, const std::function<void()>& work) { work(); }
+void StepGraph::run(double, const std::function<void()>& work, std::int64_t) { work(); }
 const StepParameters* StepGraph::parameters() const { return nullptr; }
 std::int64_t StepGraph::captures() const { return 0; }
 std::int64_t StepGraph::kernels() const { return 0; }

@@ -11,8 +11,8 @@ namespace lowtide {
 
 // Steps of training on a GPU as one CUDA graph: captured once and replayed, so that thousands of launches become one. What
 // changes from step to step (bits, noise, rate) lies in device memory, and one capture serves a whole cyclic run; another is
-// made only where a layer's codes change their type: bytes, 32-bit integers or floats. Replayed or not, a step gives the same
-// bits. On a CPU, and in a build without CUDA, steps are made as they are.
+// made only where a layer's codes change their type (bytes, 32-bit integers or floats), or a batch its shape. Replayed or not,
+// a step gives the same bits. On a CPU, and in a build without CUDA, steps are made as they are.
 class StepGraph {
  public:
   // For the layers of `model`, which share `execution` and read its parameters on the device from now on.
@@ -25,8 +25,9 @@ class StepGraph {
   static bool is_possible(const Execution& execution, const torch::Device& device);
 
   // One step at the execution's bits and this rate. `work` launches all of it, reads nothing on the host, and leaves its
-  // results in the same tensors whenever it is replayed.
-  void run(double rate, const std::function<void()>& work);
+  // results in the same tensors whenever it is replayed. Steps on batches of one shape, which a number tells from others,
+  // launch the same work.
+  void run(double rate, const std::function<void()>& work, std::int64_t shape = 0);
 
   // Bits, step and rate, in device memory.
   const StepParameters* parameters() const;

@@ -31,15 +31,16 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
 // Read from the device: only where the host needs the number.
 double number(const torch::Tensor& tensor) { return tensor.item<double>(); }
 
-// The quantised layers that have no kernels of the engine's own, where it is one that has such for trunks alone.
+// The quantised layers that have no kernels of the engine's own: convolutions outside trunks, and of shapes that it has none for.
 std::vector<std::string> simulated_layers(Task& task) {
   std::vector<std::string> names;
   const Engine& engine = *task.execution().engine;
   if (engine.name() != "cuda") return names;
   for (const QuantLayer* layer : quant_layers(task.model())) {
     const auto* conv = dynamic_cast<const QuantConv2dImpl*>(layer);
+    if (conv == nullptr) continue;  // made of products of matrices
     // A trunk's convolutions are followed by a normalisation and have no bias.
-    const bool in_trunk = conv != nullptr && !conv->options.bias;
+    const bool in_trunk = !conv->options.bias;
     if (!in_trunk || !engine.has_kernels({conv->weight, kByteBits, conv->options.groups}))
       names.push_back(layer->layer_name());
   }
@@ -191,7 +192,13 @@ void Trainer::train_one_step() {
   const double rate = rate_.at(step_);
   task_->draw_batch();
   if (graph_) {
-    graph_->run(rate, [&] { compute_and_update(rate); });
+    StepResult& of_shape = results_[task_->batch_shape()];
+    const auto work = [&] {
+      compute_and_update(rate);
+      of_shape = result_;
+    };
+    graph_->run(rate, work, task_->batch_shape());
+    result_ = of_shape;
   } else {
     compute_and_update(rate);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -103,8 +104,9 @@ class Trainer {
 
   std::int64_t step_ = 0;  // steps done
   std::int64_t planned_;   // steps of the run, when the checkpoint was saved that this one began from
-  StepResult result_;      // of the last step that was launched; a replay leaves it as it is
-  torch::Tensor loss_;     // of the last step, for a schedule that listens: one number, whichever graph ran
+  StepResult result_;      // of the last step; a replay has the numbers of the step that was captured
+  std::map<std::int64_t, StepResult> results_;  // by the shape of the batch, where steps are captured
+  torch::Tensor loss_;  // of the last step, for a schedule that listens: one number, whichever graph ran
   std::unique_ptr<StepGraph> graph_;  // where steps can be captured
   Sums sums_;
   Totals logged_, shown_;  // since the process began: in lines of metrics; and in lines of progress

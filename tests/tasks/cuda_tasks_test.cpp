@@ -1,0 +1,219 @@
+// Every task that is not made of images trains on a GPU: its gradients are those of the CPU, and its captured steps have the
+// bits of steps made one by one.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <torch/cuda.h>
+
+#include <algorithm>
+#include <map>
+
+#include "lowtide/io/file.h"
+#include "lowtide/tasks/task.h"
+#include "lowtide/train/checkpoint.h"
+#include "lowtide/train/optimizer.h"
+#include "lowtide/train/step_graph.h"
+#include "tests/io/scratch.h"
+#include "tests/tasks/small_papers.h"
+#include "tests/testing.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+
+void write(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  write_atomically(path, std::string_view(text));
+}
+
+// 40 words in a line; windows of 9 rows do not divide the text, so the last of a pass is shorter.
+void write_text(const fs::path& folder) {
+  std::string text;
+  for (int i = 0; i < 700; ++i) text += fmt::format("w{}{}", i * i % 37, i % 40 == 39 ? "\n" : " ");
+  for (const char* part : {"train", "valid", "test"}) write(folder / fmt::format("ptb.{}.txt", part), text);
+}
+
+// Pairs of four lengths.
+void write_pairs(const fs::path& folder) {
+  std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n", pairs;
+  for (int i = 0; i < 8; ++i) vocabulary += fmt::format("w{}\n", i);
+  for (int i = 0; i < 96; ++i) {
+    for (int word = 0; word <= i % 4; ++word) pairs += fmt::format("w{} ", (i * 3 + word) % 8);
+    pairs += fmt::format("\tw{}\t{}\n", i % 8, i % 3);
+  }
+  write(folder / "vocab.txt", vocabulary);
+  for (const char* part : {"train", "valid", "test"}) write(folder / fmt::format("{}.tsv", part), pairs);
+}
+
+Recipe text_recipe(const fs::path& data, const std::string& model) {
+  write_text(data);
+  Recipe recipe;
+  recipe.data.format = "ptb";
+  recipe.data.dir = data.string();
+  recipe.data.length = 9;
+  recipe.model.name = model;
+  recipe.model.hidden = 24;
+  recipe.model.heads = 3;
+  recipe.model.layers = 2;
+  recipe.model.dropout = 0.1;
+  recipe.training.batch = 6;
+  recipe.training.optimizer = model == "lstm" ? "sgd" : "adam";
+  return recipe;
+}
+
+Recipe pair_recipe(const fs::path& data) {
+  write_pairs(data);
+  Recipe recipe;
+  recipe.data.format = "pairs";
+  recipe.data.dir = data.string();
+  recipe.data.vocabulary = (data / "vocab.txt").string();
+  recipe.data.length = 12;
+  recipe.model.name = "bert";
+  recipe.model.hidden = 24;
+  recipe.model.heads = 3;
+  recipe.model.layers = 2;
+  recipe.model.feed_forward = 32;
+  recipe.model.dropout = 0.1;
+  recipe.training.batch = 16;
+  recipe.training.optimizer = "adamw";
+  return recipe;
+}
+
+Recipe paper_recipe(const fs::path& data, const std::string& model) {
+  write_papers(data);
+  Recipe recipe = node_recipe(data);
+  recipe.model.name = model;
+  return recipe;
+}
+
+Recipe recipe_of(const std::string& name, const fs::path& data) {
+  if (name == "bert") return pair_recipe(data);
+  return name == "lstm" || name == "transformer" ? text_recipe(data, name) : paper_recipe(data, name);
+}
+
+// A task that takes steps, on its own or captured.
+class Steps {
+ public:
+  Steps(Recipe recipe, const std::string& engine, const std::string& device, bool captured = false) {
+    recipe.precision.engine = engine;
+    recipe.running.device = device;
+    task_ = make_task(recipe);
+    optimizer_ = make_optimizer(recipe.training, task_->model());
+    const torch::Device where = task_->model().parameters()[0].device();
+    halted_ = torch::zeros({}, torch::TensorOptions(torch::kBool).device(where));
+    task_->model().train();
+    if (captured) graph_ = std::make_unique<StepGraph>(task_->model(), task_->execution(), where);
+  }
+
+  void compute_gradients(Bits bits) {
+    task_->execution().bits = bits;
+    task_->draw_batch();
+    task_->model().zero_grad(/*set_to_none=*/true);
+    task_->compute_step();
+  }
+
+  void step(Bits bits) {
+    task_->execution().bits = bits;
+    task_->draw_batch();
+    const auto work = [&] {
+      task_->model().zero_grad(/*set_to_none=*/true);
+      task_->compute_step();
+      optimizer_->step(kRate, halted_, graph_ ? graph_->parameters() : nullptr);
+    };
+    if (graph_) {
+      graph_->run(kRate, work, task_->batch_shape());
+    } else {
+      work();
+    }
+    ++task_->execution().step;
+  }
+
+  NamedTensors gradients() const {
+    NamedTensors all;
+    for (const auto& parameter : task_->model().named_parameters())
+      if (parameter->grad().defined()) all.emplace_back(parameter.key(), parameter->grad().cpu());
+    return all;
+  }
+  NamedTensors state() const {
+    NamedTensors all;
+    for (const auto& part : {model_tensors(task_->model()), task_->carried()})
+      for (const auto& [name, tensor] : part) all.emplace_back(name, tensor.detach().cpu());
+    return all;
+  }
+  const StepGraph& graph() const { return *graph_; }
+  Task& task() { return *task_; }
+
+ private:
+  static constexpr double kRate = 0.01;
+
+  std::unique_ptr<Task> task_;
+  std::unique_ptr<Optimizer> optimizer_;
+  torch::Tensor halted_;
+  std::unique_ptr<StepGraph> graph_;
+};
+
+// How far apart gradients may be. Sums in another order differ by some 1e-6, which moves a code where it lies on a border, by
+// 1/255 or 1/15 of a range. Small networks have too few codes for that, but those of attention; noise of another key would be
+// some percent, a wrong scale or mask more.
+double tolerance(const std::string& model, int bits) {
+  if (model != "transformer" && model != "bert") return 2e-5;
+  return bits == 8 ? 5e-3 : 0.1;
+}
+
+// A key's bias moves all scores of a row alike, which softmax does not see: its gradient is rounding alone.
+bool has_gradient(const std::string& parameter) { return parameter.find("key.bias") == std::string::npos; }
+
+class CudaTasks : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+  }
+  Recipe recipe() const { return recipe_of(GetParam(), folder_ / "data"); }
+
+  const ScratchFolder folder_;
+};
+
+TEST_P(CudaTasks, GradientsAreThoseOfTheCpu) {
+  for (const Bits bits : {Bits{8, 8}, Bits{4, 6}}) {
+    std::map<std::string, std::vector<double>> distances;  // of gradients, for five seeds
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      Recipe seeded = recipe();
+      seeded.training.seed = seed;
+      Steps here(seeded, "simulated", "cpu"), there(seeded, "cuda", "cuda");
+      here.compute_gradients(bits);
+      there.compute_gradients(bits);
+      const NamedTensors expected = here.gradients(), actual = there.gradients();
+      ASSERT_EQ(actual.size(), expected.size());
+      for (std::size_t i = 0; i < actual.size(); ++i) {
+        const double distance = (actual[i].second - expected[i].second).norm().item<double>();
+        distances[actual[i].first].push_back(distance / expected[i].second.norm().item<double>());
+      }
+    }
+    for (auto& [name, of_seeds] : distances) {
+      if (!has_gradient(name)) continue;
+      std::sort(of_seeds.begin(), of_seeds.end());
+      EXPECT_LT(of_seeds[of_seeds.size() / 2], tolerance(GetParam(), bits.forward))
+          << name << " at " << bits.forward << " and " << bits.backward << " bits";
+    }
+  }
+}
+
+TEST_P(CudaTasks, ReplayedStepsHaveTheBitsOfStepsMadeOneByOne) {
+  Steps plain(recipe(), "cuda", "cuda"), captured(recipe(), "cuda", "cuda", /*captured=*/true);
+  ASSERT_TRUE(plain.task().is_capturable());
+  for (int i = 0; i < 30; ++i) {
+    const Bits bits{3 + i % 6, 5 + i % 4};
+    plain.step(bits);
+    captured.step(bits);
+  }
+  const NamedTensors expected = plain.state(), actual = captured.state();
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    EXPECT_TRUE(same(actual[i].second, expected[i].second)) << actual[i].first;
+  EXPECT_GT(captured.graph().captures(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaTasks, testing::Values("lstm", "transformer", "bert", "gcn", "sage", "gat"),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace lowtide
