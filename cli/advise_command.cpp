@@ -19,7 +19,7 @@ constexpr const char* kHelp =
     "--budget 0.6: at most so much of the cost of static training at the recipe's highest bits (--of fp32: "
     "of fp32).\n"
     "--goal cheapest, balanced or best: what matters.\n"
-    "--from DIR argues from the measurements of a study: a suite, critical periods, or one of each.";
+    "--from DIR argues from the measurements of studies: a suite or budgets, and critical periods.";
 
 constexpr const char *kOf = "static|fp32", *kGoals = "cheapest|balanced|best";
 
@@ -96,7 +96,9 @@ std::string command_line(const Options& options, const Advice& advice) {
   std::vector<char*> arguments{name.data(), flag.data(), file.data()};
   if (!file.empty()) parse_recipe(app, static_cast<int>(arguments.size()), arguments.data());
   // What was given as a flag must be given again.
-  const Json was = to_json(from_file), is = to_json(options.recipe);
+  Recipe asked = options.recipe;
+  asked.training = advice.training;
+  const Json was = to_json(from_file), is = to_json(asked);
   for (const auto& [key, value] : is.items()) {
     if (was.at(key) == value || key == "schedule") continue;
     if (value.is_boolean()) {

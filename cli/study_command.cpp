@@ -28,6 +28,7 @@ constexpr const char* kUsage =
     "Many runs of one recipe, and what they tell together.\n"
     "\n"
     "usage: lowtide study suite --recipe FILE --out DIR       every schedule, with several seeds\n"
+    "       lowtide study budget --recipe FILE --out DIR      schedules and controls at equal cost\n"
     "       lowtide study critical --recipe FILE --out DIR    low precision early, or in a window\n"
     "       lowtide study landscape --checkpoint RUN ...      the loss around trained weights\n"
     "       lowtide study member DIR INDEX                    one run of a study, for a scheduler\n"
@@ -51,6 +52,21 @@ constexpr const char* kSuiteHelp =
     "one's own\n"
     "in the place of `lowtide train`.";
 
+constexpr const char* kBudgetHelp =
+    "Compare schedules at equal cost: at each budget, a share of the bit operations of static training at "
+    "the "
+    "highest\n"
+    "bits, the ten scaled to it, and what else it buys.\n"
+    "\n"
+    "matched: bits that follow the learning rate. constant: the same bits throughout, two neighbouring "
+    "numbers "
+    "dithered.\n"
+    "shorter: the highest bits for fewer steps. phases: low bits first, the highest last, for every number "
+    "of "
+    "low bits\n"
+    "that meets the budget. Static at full cost is always added; all are compared with constant.\n"
+    "--study takes a study's file instead of a recipe, such as the study.toml in a study's folder.";
+
 constexpr const char* kCriticalHelp =
     "Find critical periods: train with low precision at first, or in a window, and see what is lost for "
     "good.\n"
@@ -59,6 +75,11 @@ constexpr const char* kCriticalHelp =
     "learning rate.\n"
     "--window 500 --starts 0,500,1000: normal training, with the lowest bits in a window of 500 steps.\n"
     "--study takes a study's file instead of a recipe, such as the study.toml in a study's folder.";
+
+const char* help_of(const std::string& kind) {
+  if (kind == Study::kSuite) return kSuiteHelp;
+  return kind == Study::kBudget ? kBudgetHelp : kCriticalHelp;
+}
 
 struct RunArguments {
   Study study;
@@ -69,9 +90,8 @@ struct RunArguments {
 };
 
 std::optional<int> read_arguments(RunArguments& arguments, const std::string& kind, int argc, char** argv) {
-  const bool suite = kind == Study::kSuite;
   arguments.study.kind = kind;
-  CLI::App app(suite ? kSuiteHelp : kCriticalHelp, "study " + kind);
+  CLI::App app(help_of(kind), "study " + kind);
   add_recipe_file(app, "--recipe,--study",
                   "recipe file or its name, or a study's file (TOML); flags win over it");
   app.add_option("--out", arguments.out, "folder of the study")
@@ -91,7 +111,7 @@ std::optional<int> read_arguments(RunArguments& arguments, const std::string& ki
     // A recipe's own is passed over, since every recipe has one; this one somebody meant.
     if (word == "--schedule" || word.starts_with("--schedule="))
       throw UserError(fmt::format("study {} makes the schedules itself; leave --schedule out{}", kind,
-                                  suite ? ", or say --schedules" : ""));
+                                  kind == Study::kCritical ? "" : ", or say --schedules"));
   }
   expect_kind(arguments.study, kind);
   if (arguments.jobs > 1 && !arguments.submit.to.empty())
@@ -131,6 +151,7 @@ int run_study(const char* kind, int argc, char** argv) {
 }
 
 int suite_command(int argc, char** argv) { return run_study(Study::kSuite, argc, argv); }
+int budget_command(int argc, char** argv) { return run_study(Study::kBudget, argc, argv); }
 int critical_command(int argc, char** argv) { return run_study(Study::kCritical, argc, argv); }
 
 int member_command(int argc, char** argv) {
@@ -209,7 +230,8 @@ int analyze_command(int argc, char** argv) {
   CLI::App app(
       "What a study shows, as Markdown: means and deviations over seeds, correlation of cost and metric, the "
       "Pareto\n"
-      "front, what beats static at less cost; or critical periods.",
+      "front, what beats static at less cost; what beats constant bits at the same cost; or critical "
+      "periods.",
       "study analyze");
   app.add_option("DIR", folder, "folder of the study")->required();
   app.add_option("--csv", csv, "write the table to this file; -: standard output, and nothing else")
@@ -231,6 +253,7 @@ int analyze_command(int argc, char** argv) {
 std::span<const Command> study_commands() {
   static const std::array kCommands{
       Command{"suite", suite_command, "every schedule, with several seeds", {}},
+      Command{"budget", budget_command, "schedules and controls at equal cost", {}},
       Command{"critical", critical_command, "low precision early, or in a window", {}},
       Command{"landscape", landscape_command, "the loss around trained weights", {}},
       Command{"member", member_command, "one run of a study, for a scheduler", {}},

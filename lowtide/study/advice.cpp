@@ -11,6 +11,10 @@
 #include "lowtide/cost/bit_operations.h"
 #include "lowtide/cost/summary.h"
 #include "lowtide/schedule/cycles.h"
+#include "lowtide/study/budget_advice.h"
+#include "lowtide/study/contrast.h"
+#include "lowtide/study/equal_cost.h"
+#include "lowtide/train/learning_rate.h"
 
 namespace lowtide {
 namespace {
@@ -22,7 +26,8 @@ constexpr std::array<std::string_view, 10> kPreference{"CR", "RR",  "ER",  "LR",
 
 struct Candidate {
   ScheduleSpec spec;
-  double cost = 0;
+  double cost = 0;                            // of fp32, over the recipe's steps
+  std::optional<TrainingOptions> training{};  // where that is not the recipe's
 };
 
 class Adviser {
@@ -40,7 +45,8 @@ class Adviser {
                     "the scheduled bits.",
                     chosen->cost, 100 * chosen->cost / static_cost_, static_.bits.high, static_.grad.high,
                     request_.steps));
-    return {chosen->spec, chosen->cost, chosen->cost / static_cost_, reasons_};
+    return {chosen->spec, chosen->training.value_or(request_.recipe.training), chosen->cost,
+            chosen->cost / static_cost_, reasons_};
   }
 
  private:
@@ -69,9 +75,10 @@ class Adviser {
   }
 
   Candidate candidate(ScheduleSpec spec) const {
-    if (delay_percent_ > 0 && !spec.delay && spec.name != "static")
+    if (delay_percent_ > 0 && !spec.delay && (spec.name != "static" || spec.budget))
       spec.delay = Part{.percent = delay_percent_, .bits = {}};
-    return {spec, summarise(spec, request_.steps).relative_cost};
+    const Rates rates = spec.name == "matched" ? rates_of(request_.recipe.training, request_.steps) : Rates{};
+    return {spec, summarise(spec, request_.steps, rates).relative_cost};
   }
 
   bool fits(const Candidate& candidate) const {
@@ -103,6 +110,8 @@ class Adviser {
   // Says in what a study was measured with another recipe than the one that is asked about.
   void note_differences(const Recipe& measured, const char* study);
   std::optional<Candidate> by_measurement();
+  std::optional<Candidate> by_suite(const Analysis& suite);
+  std::optional<Candidate> by_budget_study(const Analysis& study);
   const Setting* choose(const Analysis& suite, const std::vector<const Setting*>& settings);
   Candidate by_rule();
   Candidate by_budget();
@@ -116,21 +125,6 @@ class Adviser {
   double delay_percent_ = 0;
   std::vector<std::string> reasons_;
 };
-
-// What two means may differ by from noise alone: the standard error of a difference, pooled over all
-// settings.
-double noise(const Analysis& suite) {
-  double squares = 0, degrees = 0, seeds = 0, settings = 0;
-  for (const Setting& setting : suite.settings) {
-    if (!setting.deviation) continue;
-    const auto n = static_cast<double>(setting.by_seed.size());
-    squares += (n - 1) * *setting.deviation * *setting.deviation;
-    degrees += n - 1;
-    seeds += n;
-    settings += 1;
-  }
-  return degrees > 0 ? std::sqrt(2 * squares / degrees / (seeds / settings)) : 0;
-}
 
 const Setting* best_of(const Metric& metric, const std::vector<const Setting*>& settings) {
   return *std::min_element(settings.begin(), settings.end(), [&](const Setting* a, const Setting* b) {
@@ -146,7 +140,7 @@ const Setting* cheapest_of(const std::vector<const Setting*>& settings) {
 
 // The cheapest that is no more than noise behind `mean`.
 const Setting* cheapest_as_good(const Analysis& suite, std::vector<const Setting*> settings, double mean) {
-  const double tolerance = noise(suite);
+  const double tolerance = noise_of_means(suite);
   std::erase_if(settings, [&](const Setting* setting) {
     const double behind = suite.metric->higher_is_better ? mean - setting->mean : setting->mean - mean;
     return behind > tolerance;
@@ -171,25 +165,49 @@ void Adviser::note_differences(const Recipe& measured, const char* study) {
 }
 
 std::optional<Candidate> Adviser::by_measurement() {
-  for (const Analysis& suite : request_.studies) {
-    if (suite.study.kind != Study::kSuite) continue;
-    std::vector<const Setting*> settings;
-    for (const Setting& setting : suite.settings) {
-      if (!is_fp32(setting.schedule.highest()) && setting.schedule.name != "progressive" &&
-          setting.schedule.name != "matched" &&  // whose cost is known with its learning rate
-          fits(candidate(setting.schedule)))
-        settings.push_back(&setting);
-    }
-    if (settings.empty()) {
-      reasons_.emplace_back(
-          "None of the schedules measured in the suite meets the budget, so the choice is by the rule.");
-      continue;
-    }
-    const Setting* chosen = choose(suite, settings);
-    note_differences(suite.study.recipe, "suite");
-    return candidate(chosen->schedule);
+  for (const Analysis& study : request_.studies) {
+    std::optional<Candidate> chosen;
+    if (study.study.kind == Study::kSuite) chosen = by_suite(study);
+    if (study.study.kind == Study::kBudget) chosen = by_budget_study(study);
+    if (chosen) return chosen;
   }
   return std::nullopt;
+}
+
+std::optional<Candidate> Adviser::by_suite(const Analysis& suite) {
+  std::vector<const Setting*> settings;
+  for (const Setting& setting : suite.settings) {
+    if (!is_fp32(setting.schedule.highest()) && setting.schedule.name != "progressive" &&
+        setting.schedule.name != "matched" &&  // whose cost is known with its learning rate
+        fits(candidate(setting.schedule)))
+      settings.push_back(&setting);
+  }
+  if (settings.empty()) {
+    reasons_.emplace_back(
+        "None of the schedules measured in the suite meets the budget, so the choice is by the rule.");
+    return std::nullopt;
+  }
+  const Setting* chosen = choose(suite, settings);
+  note_differences(suite.study.recipe, "suite");
+  return candidate(chosen->schedule);
+}
+
+std::optional<Candidate> Adviser::by_budget_study(const Analysis& study) {
+  const std::optional<double> budget =
+      request_.budget ? std::optional(*request_.budget / static_cost_) : std::nullopt;
+  const BudgetChoice choice = choose_from_budgets(
+      study, {.budget = budget, .goal = request_.goal, .may_begin_low = delay_percent_ == 0});
+  reasons_.insert(reasons_.end(), choice.reasons.begin(), choice.reasons.end());
+  note_differences(study.study.recipe, "budget study");
+  if (choice.budget >= 1) return candidate(static_);
+  Recipe recipe = request_.recipe;
+  recipe.training.steps = request_.steps;
+  recipe = spend_budget(recipe, choice.way, choice.budget);
+  Candidate result = candidate(schedule_of(recipe.precision));
+  if (recipe.training.steps == request_.steps) return result;
+  result.training = recipe.training;
+  result.cost *= static_cast<double>(recipe.training.steps) / static_cast<double>(request_.steps);
+  return result;
 }
 
 const Setting* Adviser::choose(const Analysis& suite, const std::vector<const Setting*>& settings) {
@@ -198,7 +216,7 @@ const Setting* Adviser::choose(const Analysis& suite, const std::vector<const Se
   const Setting* best = best_of(metric, settings);
   const Setting* chosen = best;
   const std::string within = fmt::format("is the cheapest that is within noise ({}) of the best",
-                                         metric_number(metric, noise(suite)));
+                                         metric_number(metric, noise_of_means(suite)));
   std::string why = "is the best of those that meet the budget";
   if (!request_.budget && request_.goal == Goal::kCheapest) {
     chosen = cheapest_of(settings);
@@ -214,7 +232,7 @@ const Setting* Adviser::choose(const Analysis& suite, const std::vector<const Se
           : reference == nullptr
               ? within
               : fmt::format("is the cheapest that is not behind static by more than noise ({})",
-                            metric_number(metric, noise(suite)));
+                            metric_number(metric, noise_of_means(suite)));
   }
   reasons_.push_back(fmt::format("Of the {} schedules measured in the suite, {} {}: {} {} {} over {} seed{}.",
                                  suite.settings.size(), chosen->name, why, suite.split, metric.name,

@@ -21,12 +21,13 @@ struct AdviceRequest {
 
 struct Advice {
   ScheduleSpec schedule;
+  TrainingOptions training;          // the recipe's, but where the advice is to train for fewer steps
   double relative_cost = 0;          // of fp32, counted step by step
   double of_static = 0;              // the same against static at the recipe's highest bits
   std::vector<std::string> reasons;  // a sentence each
 };
 
-// A schedule for the recipe. From a suite among the studies by its measurements, else by the rule of Wolfe
+// A schedule for the recipe. From a suite or a budget study among the studies by its measurements, else by the rule of Wolfe
 // and Kyrillidis: schedules of large saving where cost is all, of small saving where the metric is, medium in
 // between. A critical period in one of the studies makes quantisation start after it. UserError where nothing
 // meets the budget.

@@ -9,6 +9,9 @@
 #include "lowtide/base/error.h"
 #include "lowtide/cost/summary.h"
 #include "lowtide/schedule/cycles.h"
+#include "lowtide/study/best_of_ten.h"
+#include "lowtide/study/contrast.h"
+#include "lowtide/study/equal_cost.h"
 
 namespace lowtide {
 namespace {
@@ -87,25 +90,22 @@ void add_run(Analysis& analysis, const Member& member, const RunSummary& run, do
                                                         .schedule = spec,
                                                         .group = group_of(spec),
                                                         .at = member.at,
-                                                        .by_seed = {}});
+                                                        .budget = member.budget,
+                                                        .way = member.way});
   }
   setting->by_seed[run.seed] = value;
+  if (run.valid) setting->held_out[run.seed] = *run.valid;
   move_mean(setting->cost, run.cost, setting->by_seed.size());
 }
 
-std::vector<double> values(const Setting& setting) {
-  std::vector<double> result;
-  for (const auto& [seed, value] : setting.by_seed) result.push_back(value);
-  return result;
-}
-
 void summarise_seeds(Setting& setting) {
-  const std::vector<double> all = values(setting);
+  const std::vector<double> all = values_of(setting);
   setting.mean = mean(all);
   setting.deviation = sample_deviation(all);
 }
 
 std::optional<double> saving_of(const Analysis& analysis, const Setting& setting) {
+  if (setting.budget) return std::nullopt;  // it is asked for, not found
   const CostCount count = analysis.measure.count;
   const Bits peak = peak_bits(setting.schedule);
   const double cost = setting.cost.relative(count);
@@ -116,55 +116,32 @@ std::optional<double> saving_of(const Analysis& analysis, const Setting& setting
   return std::nullopt;
 }
 
+// What is spent of a budget is the budget: constant bits, which cannot make every change, are not cheaper for leaving
+// some of it.
+double front_cost(const Analysis& analysis, const Setting& setting) {
+  const bool by_budget =
+      analysis.study.kind == Study::kBudget && analysis.measure.axis == CostAxis::kBitOperations;
+  return by_budget ? setting.budget.value_or(1) : setting.cost.total(analysis.measure);
+}
+
 void mark_front(Analysis& analysis) {
   std::vector<CostAndValue> points;
   for (const Setting& setting : analysis.settings)
-    points.push_back({setting.cost.total(analysis.measure), setting.mean});
+    points.push_back({front_cost(analysis, setting), setting.mean});
   const std::vector<bool> front = pareto_front(points, *analysis.metric);
   for (std::size_t i = 0; i < front.size(); ++i) analysis.settings[i].on_front = front[i];
-}
-
-// The values of the seeds that both have.
-struct Pairs {
-  std::vector<double> ours, theirs;
-};
-
-Pairs pairs_of(const Setting& setting, const Setting& reference) {
-  Pairs pairs;
-  for (const auto& [seed, value] : setting.by_seed) {
-    const auto other = reference.by_seed.find(seed);
-    if (other == reference.by_seed.end()) continue;
-    pairs.ours.push_back(value);
-    pairs.theirs.push_back(other->second);
-  }
-  return pairs;
-}
-
-// Runs of one seed share weights, order and augmentation: pairs take that part of the noise out.
-Contrast contrast(const Setting& setting, const Setting& reference) {
-  const auto [ours, theirs] = pairs_of(setting, reference);
-  const bool paired = ours.size() >= 2;
-  const auto test = paired ? paired_t_test(ours, theirs) : welch_t_test(values(setting), values(reference));
-  if (!test)
-    return {.difference = paired ? mean(ours) - mean(theirs) : setting.mean - reference.mean, .test = ""};
-  const std::size_t seeds = paired ? ours.size() : std::min(setting.by_seed.size(), reference.by_seed.size());
-  return {.difference = test->difference,
-          .test = paired ? fmt::format("paired t, {} seeds", ours.size()) : "Welch",
-          .interval = test->interval,
-          .p = seeds >= kFewestSeeds ? std::optional(test->p) : std::nullopt};
 }
 
 // What the fewest seeds of a row can tell, with the variances of all rows' paired differences pooled: noise is
 // much the same from row to row, and so known better than from one of them.
 std::optional<Resolution> resolution_of(const Analysis& analysis) {
-  const Setting* reference = find_setting(analysis, analysis.reference);
-  if (reference == nullptr || analysis.settings.size() < 2) return std::nullopt;
-  Resolution result{.seeds = reference->by_seed.size()};
+  std::optional<std::size_t> fewest;
   double squares = 0, degrees = 0;
   for (const Setting& setting : analysis.settings) {
-    if (&setting == reference) continue;
+    const Setting* reference = reference_of(analysis, setting);
+    if (reference == nullptr) continue;
     const auto [ours, theirs] = pairs_of(setting, *reference);
-    result.seeds = std::min(result.seeds, ours.size());
+    fewest = std::min(fewest.value_or(ours.size()), ours.size());
     std::vector<double> differences;
     for (std::size_t i = 0; i < ours.size(); ++i) differences.push_back(ours[i] - theirs[i]);
     const auto deviation = sample_deviation(differences);
@@ -172,6 +149,8 @@ std::optional<Resolution> resolution_of(const Analysis& analysis) {
     squares += static_cast<double>(ours.size() - 1) * *deviation * *deviation;
     degrees += static_cast<double>(ours.size() - 1);
   }
+  if (!fewest) return std::nullopt;
+  Resolution result{.seeds = *fewest};
   if (result.seeds < kFewestSeeds) return result;
   const auto n = static_cast<double>(result.seeds);
   if (squares > 0) result.difference = student_quantile(0.975, n - 1) * std::sqrt(squares / degrees / n);
@@ -179,19 +158,42 @@ std::optional<Resolution> resolution_of(const Analysis& analysis) {
 }
 
 void add_contrasts(Analysis& analysis) {
-  const Setting* reference = find_setting(analysis, analysis.reference);
-  if (reference == nullptr) return analysis.reference.clear();
-  std::vector<double> p;
+  std::vector<Contrast*> all;
   for (Setting& setting : analysis.settings) {
-    if (setting.name == analysis.reference) continue;
+    const Setting* reference = reference_of(analysis, setting);
+    if (reference == nullptr) continue;
     setting.contrast = contrast(setting, *reference);
-    if (setting.contrast->p) p.push_back(*setting.contrast->p);
+    all.push_back(&*setting.contrast);
   }
-  const std::vector<double> adjusted = holm(p);
-  auto next = adjusted.begin();
-  for (Setting& setting : analysis.settings) {
-    if (setting.contrast && setting.contrast->p) setting.contrast->p = *next++;
-  }
+  adjust(all);
+}
+
+bool has_reference(const Analysis& analysis) {
+  return std::any_of(analysis.settings.begin(), analysis.settings.end(), [&](const Setting& setting) {
+    return setting.name == analysis.reference || setting.way == analysis.reference;
+  });
+}
+
+// By budget, and at one from the best to the worst; what they are shares of last.
+bool comes_first(const Analysis& analysis, const Setting& a, const Setting& b) {
+  if (a.budget != b.budget) return a.budget.value_or(1) < b.budget.value_or(1);
+  return is_better(*analysis.metric, a.mean, b.mean);
+}
+
+void sort_settings(Analysis& analysis) {
+  const std::string& kind = analysis.study.kind;
+  std::stable_sort(
+      analysis.settings.begin(), analysis.settings.end(), [&](const Setting& a, const Setting& b) {
+        if (kind == Study::kBudget) return comes_first(analysis, a, b);
+        return kind == Study::kSuite ? a.cost.total(analysis.measure) < b.cost.total(analysis.measure)
+                                     : a.at < b.at;
+      });
+}
+
+std::string reference_name(const Study& study) {
+  if (study.kind == Study::kSuite) return "static";
+  if (study.kind == Study::kBudget) return ways::kConstant;
+  return study.window > 0 ? "no window" : "deficit 0";
 }
 
 CostCorrelation correlate(const Analysis& analysis) {
@@ -278,6 +280,22 @@ const Setting* find_setting(const Analysis& analysis, const std::string& name) {
   return nullptr;
 }
 
+const Setting* find_at_budget(const Analysis& analysis, const std::string& way, double budget) {
+  for (const Setting& setting : analysis.settings) {
+    if (setting.budget == budget && setting.way == way) return &setting;
+  }
+  return nullptr;
+}
+
+const Setting* reference_of(const Analysis& analysis, const Setting& setting) {
+  if (analysis.study.kind != Study::kBudget) {
+    const Setting* reference = find_setting(analysis, analysis.reference);
+    return reference == &setting ? nullptr : reference;
+  }
+  if (!setting.budget || setting.way == analysis.reference) return nullptr;
+  return find_at_budget(analysis, analysis.reference, *setting.budget);
+}
+
 std::vector<const Setting*> winners(const Analysis& analysis) {
   const Setting* reference = find_setting(analysis, analysis.reference);
   std::vector<const Setting*> result;
@@ -313,21 +331,19 @@ Analysis analyse(const Study& study, const RunScan& scan, Judge judge, const Cos
     throw UserError("no member of this study is finished yet; see `lowtide study status`");
   for (Setting& setting : analysis.settings) summarise_seeds(setting);
   for (Setting& setting : analysis.settings) setting.saving = saving_of(analysis, setting);
-  const bool suite = study.kind == Study::kSuite;
-  analysis.reference = suite ? "static" : study.window > 0 ? "no window" : "deficit 0";
+  analysis.reference = reference_name(study);
+  if (!has_reference(analysis)) analysis.reference.clear();
   mark_front(analysis);
   add_contrasts(analysis);
   analysis.resolution = resolution_of(analysis);
-  std::stable_sort(analysis.settings.begin(), analysis.settings.end(),
-                   [&](const Setting& a, const Setting& b) {
-                     return suite ? a.cost.total(measure) < b.cost.total(measure) : a.at < b.at;
-                   });
-  if (!suite) {
+  sort_settings(analysis);
+  if (study.kind == Study::kCritical)
     analysis.period = study.window > 0 ? period_of_windows(analysis) : period_of_deficits(analysis);
-    return analysis;
+  if (study.kind == Study::kBudget) analysis.best_of_ten = best_of_ten(analysis);
+  if (study.kind == Study::kSuite) {
+    analysis.correlation = correlate(analysis);
+    analysis.groups = group_by_saving(analysis);
   }
-  analysis.correlation = correlate(analysis);
-  analysis.groups = group_by_saving(analysis);
   return analysis;
 }
 

@@ -13,8 +13,8 @@
 
 namespace lowtide {
 
-// How far a setting lies from the one it is compared with: `static` in a suite, the one without a deficit in
-// a critical-period study.
+// How far a setting lies from the one it is compared with: `static` in a suite, `constant` at the same budget in a budget
+// study, the one without a deficit in a critical-period study.
 struct Contrast {
   double difference = 0;  // of the metric: setting - reference
   std::string test;       // "paired t, 3 seeds", "Welch"; empty where the seeds allow none
@@ -32,7 +32,10 @@ struct Setting {
   ScheduleSpec schedule{};
   std::string group{};               // of saving: large, medium or small; empty outside the ten
   std::optional<std::int64_t> at{};  // critical: the deficit's length, or the window's start
+  std::optional<double> budget{};    // budget, but for static at full cost
+  std::string way{};                 // to spend it
   std::map<std::uint64_t, double> by_seed{};
+  std::map<std::uint64_t, double> held_out{};  // of the runs that held items out
   double mean = 0;
   std::optional<double> deviation{};
   RunCost cost{};  // mean over seeds; bit operations differ for `progressive` alone
@@ -76,6 +79,16 @@ struct CriticalPeriod {
   double difference = 0;  // of that one
 };
 
+// The best of the ten at a budget against constant bits. Picked by some seeds and tested on the others: the best of ten by
+// chance alone would win on its own seeds.
+struct BestOfTen {
+  double budget = 0;
+  std::string way;  // which of the ten; empty where there are too few seeds to split
+  std::vector<std::uint64_t> picked, tested{};  // seeds
+  std::string split{};  // what it was picked by: "held-out", or "test" where none were
+  Contrast contrast{};  // on the tested seeds; p adjusted for all budgets, by Holm
+};
+
 struct Analysis {
   Study study;
   const Metric* metric = nullptr;
@@ -83,18 +96,25 @@ struct Analysis {
   std::string split;      // what the metric is of: "test" or "held-out"
   std::string reference;  // the setting that others are compared with; empty where it has no result
   std::vector<Setting>
-      settings;  // suite: from cheap to dear; critical: by `at`, the one without a deficit first
+      settings;  // suite: from cheap to dear; budget: by budget, best first; critical: by `at`, the one without first
   std::optional<Resolution> resolution{};  // where something is compared with the reference
   CostCorrelation correlation;             // suite
   std::vector<SavingGroup> groups;         // suite
   std::optional<CriticalPeriod> period;
+  std::vector<BestOfTen> best_of_ten;  // budget: one for each at which the ten have results
   std::vector<SkippedFolder> missing;  // members without a result, and what else was skipped
 };
 
 // Those that are better than static at less cost, best first.
 std::vector<const Setting*> winners(const Analysis& analysis);
 const Setting* find_setting(const Analysis& analysis, const std::string& name);
+// The one that spends this budget in this way; null if there is none.
+const Setting* find_at_budget(const Analysis& analysis, const std::string& way, double budget);
 bool is_better(const Metric& metric, double a, double b);
+
+// What a setting is compared with: nothing for that one itself, for static at full cost beside budgets, and where that
+// one has no result.
+const Setting* reference_of(const Analysis& analysis, const Setting& setting);
 
 // The forward bits at which a setting's networks were judged.
 int judged_bits(const Analysis& analysis, const Setting& setting);
@@ -115,6 +135,9 @@ Judge judge_to_choose_by(const RunScan& scan);
 
 // "0.018", "< 0.001"
 std::string p_text(double p);
+
+// "told from noise, p 0.018"; or why not.
+std::string verdict(const Contrast& contrast, std::size_t seeds);
 
 std::string to_markdown(const Analysis& analysis);
 std::string to_csv(const Analysis& analysis);

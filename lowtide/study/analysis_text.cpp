@@ -6,36 +6,18 @@
 #include "lowtide/schedule/plot.h"
 #include "lowtide/study/analysis.h"
 #include "lowtide/study/bar_chart.h"
+#include "lowtide/study/text_parts.h"
 #include "lowtide/train/progress.h"
 
 namespace lowtide {
 namespace {
 
-std::string interval_text(const Metric& metric, const Interval& interval) {
-  return fmt::format("[{}, {}]", metric_difference(metric, interval.low),
-                     metric_difference(metric, interval.high));
-}
-
-std::string unit(const Metric& metric) { return metric.is_fraction ? " %" : ""; }
-
-std::string mean_text(const Metric& metric, const Setting& setting) {
-  const std::string mean = metric_number(metric, setting.mean);
-  return setting.deviation ? fmt::format("{} ± {}", mean, metric_number(metric, *setting.deviation)) : mean;
-}
-
-std::string contrast_cells(const Metric& metric, const Setting& setting) {
-  if (!setting.contrast) return " | | ";
-  const Contrast& contrast = *setting.contrast;
-  return fmt::format("{} | {} | {}", metric_difference(metric, contrast.difference),
-                     contrast.interval ? interval_text(metric, *contrast.interval) : "",
-                     contrast.p ? p_text(*contrast.p) : "");
-}
-
 std::string title(const Analysis& analysis) {
   const Study& study = analysis.study;
-  const std::string what = study.kind == Study::kSuite ? "Schedule suite"
-                           : study.window > 0          ? "Critical periods: windows"
-                                                       : "Critical periods: deficits";
+  const std::string what = study.kind == Study::kSuite    ? "Schedule suite"
+                           : study.kind == Study::kBudget ? "Equal cost"
+                           : study.window > 0             ? "Critical periods: windows"
+                                                          : "Critical periods: deficits";
   const std::string trained = study.command.empty()
                                   ? fmt::format("{}, {} steps of {}", study.recipe.model.name,
                                                 study.recipe.training.steps, study.recipe.training.batch)
@@ -50,39 +32,6 @@ std::string percent_text(const std::optional<double>& fraction) {
   return fraction ? fmt::format("{:.1f} %", 100 * *fraction) : "";
 }
 
-// What so many seeds can tell, in plain words.
-std::string resolution_note(const Analysis& analysis) {
-  if (!analysis.resolution) return "";
-  const auto& [seeds, difference] = *analysis.resolution;
-  if (seeds < kFewestSeeds) {
-    return fmt::format(
-        "{} shared seed{} tell{} no difference from noise{}: no p is given. It takes {}, better five.\n\n",
-        seeds, seeds == 1 ? "" : "s", seeds == 1 ? "s" : "",
-        seeds == 2 ? " (a t interval with one degree of freedom is 12.7 standard errors to either side)" : "",
-        kFewestSeeds);
-  }
-  if (!difference) return "";
-  return fmt::format(
-      "{} seeds cannot tell a difference below {}{} from noise: that is t of {} degrees of freedom times the "
-      "standard error, pooled over all rows.\n\n",
-      seeds, metric_number(*analysis.metric, *difference), analysis.metric->is_fraction ? " points" : "",
-      seeds - 1);
-}
-
-// What the columns after the mean hold.
-std::string test_note(const Analysis& analysis) {
-  if (analysis.reference.empty()) return "";
-  const bool tested = std::any_of(analysis.settings.begin(), analysis.settings.end(),
-                                  [](const Setting& s) { return s.contrast && !s.contrast->test.empty(); });
-  return fmt::format("Difference: from {}{}{}\n\n", analysis.reference,
-                     analysis.metric->is_fraction ? ", in points" : "",
-                     tested ? ", with its 95 % interval and p by a t test, paired over the seeds that both "
-                              "have (Welch's where they share "
-                              "fewer than two); p adjusted by Holm for all rows."
-                            : ".") +
-         resolution_note(analysis);
-}
-
 std::string suite_table(const Analysis& analysis) {
   const Metric& metric = *analysis.metric;
   const auto [count, axis] = analysis.measure;
@@ -90,7 +39,7 @@ std::string suite_table(const Analysis& analysis) {
   std::string text = fmt::format(
       "| schedule | group | GBitOps, {} | cost | saving |{} {}{} | seeds | front | difference | 95 % | p |\n"
       "|---|---|---|---|---|---|---|---|---|---|---|{}\n",
-      to_string(count), timed ? " time |" : "", metric.name, unit(metric), timed ? "---|" : "");
+      to_string(count), timed ? " time |" : "", metric.name, unit_of(metric), timed ? "---|" : "");
   for (const Setting& setting : analysis.settings) {
     text += fmt::format(
         "| {} | {} | {:.1f} | {:.4f} | {} |{} {} | {} | {} | {} |\n", setting.name, setting.group,
@@ -133,7 +82,7 @@ std::string correlations(const Analysis& analysis) {
 std::string groups_table(const Analysis& analysis) {
   if (analysis.groups.empty()) return "";
   std::string text = fmt::format("## By saving\n| group | schedules | saving | {}{} |\n|---|---|---|---|\n",
-                                 analysis.metric->name, unit(*analysis.metric));
+                                 analysis.metric->name, unit_of(*analysis.metric));
   for (const SavingGroup& group : analysis.groups) {
     text += fmt::format("| {} | {} | {} | {} |\n", group.name, fmt::join(group.settings, ", "),
                         percent_text(group.saving), metric_number(*analysis.metric, group.mean));
@@ -150,12 +99,7 @@ std::string winners_list(const Analysis& analysis) {
     text += fmt::format("- {}: {} at {:.1f} % of its {}; {}\n", setting->name,
                         metric_difference(*analysis.metric, contrast.difference),
                         100 * setting->cost.total(analysis.measure) / reference->cost.total(analysis.measure),
-                        measure_name(analysis.measure),
-                        !contrast.p          ? setting->by_seed.size() < kFewestSeeds
-                                                   ? "too few seeds to tell it from noise"
-                                                   : "no test: it is the same in every seed"
-                        : *contrast.p < 0.05 ? fmt::format("told from noise, p {}", p_text(*contrast.p))
-                                             : fmt::format("not told from noise, p {}", p_text(*contrast.p)));
+                        measure_name(analysis.measure), verdict(contrast, setting->by_seed.size()));
   }
   return text + (winners(analysis).empty() ? "None.\n\n" : "\n");
 }
@@ -175,7 +119,7 @@ std::string critical_table(const Analysis& analysis) {
   const Metric& metric = *analysis.metric;
   const bool windows = analysis.study.window > 0;
   std::string text = fmt::format("| {} | {}{} | seeds | difference | 95 % | p |\n|---|---|---|---|---|---|\n",
-                                 windows ? "window from" : "deficit", metric.name, unit(metric));
+                                 windows ? "window from" : "deficit", metric.name, unit_of(metric));
   std::vector<Bar> bars;
   for (const Setting& setting : analysis.settings) {
     std::string at = setting.at ? fmt::format("{}", *setting.at) : "none";
@@ -240,6 +184,19 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
+Json contrast_json(const Contrast& contrast) {
+  return {{"difference", contrast.difference},
+          {"test", contrast.test},
+          {"interval", interval_json(contrast.interval)},
+          {"p", or_null(contrast.p)}};
+}
+
+Json best_json(const BestOfTen& best) {
+  return {{"budget", best.budget},    {"way", best.way},
+          {"picked_on", best.picked}, {"picked_by", best.split},
+          {"tested_on", best.tested}, {"contrast", best.way.empty() ? Json() : contrast_json(best.contrast)}};
+}
+
 Json setting_json(const Setting& setting) {
   Json json{{"setting", setting.name},
             {"schedule", to_string(setting.schedule)},
@@ -256,12 +213,7 @@ Json setting_json(const Setting& setting) {
             {"on_front", setting.on_front},
             {"contrast", nullptr}};
   for (const auto& [seed, value] : setting.by_seed) json["seeds"][fmt::to_string(seed)] = value;
-  if (const auto& contrast = setting.contrast) {
-    json["contrast"] = {{"difference", contrast->difference},
-                        {"test", contrast->test},
-                        {"interval", interval_json(contrast->interval)},
-                        {"p", or_null(contrast->p)}};
-  }
+  if (setting.contrast) json["contrast"] = contrast_json(*setting.contrast);
   return json;
 }
 
@@ -272,13 +224,21 @@ Json correlation_json(const std::optional<Correlation>& correlation) {
 
 }  // namespace
 
+std::string verdict(const Contrast& contrast, std::size_t seeds) {
+  if (!contrast.p)
+    return seeds < kFewestSeeds ? "too few seeds to tell it from noise"
+                                : "no test: it is the same in every seed";
+  return fmt::format("{}told from noise, p {}", *contrast.p < 0.05 ? "" : "not ", p_text(*contrast.p));
+}
+
 std::string p_text(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
 
 std::string to_markdown(const Analysis& analysis) {
-  const bool suite = analysis.study.kind == Study::kSuite;
-  const std::string body =
-      suite ? suite_table(analysis) + correlations(analysis) + groups_table(analysis) + winners_list(analysis)
-            : critical_table(analysis) + critical_finding(analysis);
+  const std::string& kind = analysis.study.kind;
+  const std::string body = kind == Study::kSuite ? suite_table(analysis) + correlations(analysis) +
+                                                       groups_table(analysis) + winners_list(analysis)
+                           : kind == Study::kBudget ? budget_body(analysis)
+                                                    : critical_table(analysis) + critical_finding(analysis);
   return title(analysis) + body + missing_list(analysis);
 }
 
@@ -286,7 +246,9 @@ std::string to_csv(const Analysis& analysis) {
   const auto optional = [](const auto& value) { return value ? fmt::format("{}", *value) : std::string(); };
   std::string text =
       "setting,schedule,group,at,seeds,mean,deviation,relative_cost,relative_cost_actual,gbitops_paper,"
-      "gbitops_actual,seconds,saving,on_front,difference,low,high,p,test,ends_at_other_bits\n";
+      "gbitops_actual,seconds,saving,on_front,difference,low,high,p,test,ends_at_other_bits";
+  const bool budgets = analysis.study.kind == Study::kBudget;
+  text += budgets ? ",budget,way\n" : "\n";
   for (const Setting& setting : analysis.settings) {
     const RunCost& cost = setting.cost;
     text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}", csv_field(setting.name),
@@ -302,7 +264,8 @@ std::string to_csv(const Analysis& analysis) {
     } else {
       text += ",,,,,";
     }
-    text += analysis.study.window > 0 ? fmt::format(",{:d}\n", ends_at_other_bits(analysis, setting)) : ",\n";
+    text += analysis.study.window > 0 ? fmt::format(",{:d}", ends_at_other_bits(analysis, setting)) : ",";
+    text += budgets ? fmt::format(",{},{}\n", optional(setting.budget), csv_field(setting.way)) : "\n";
   }
   return text;
 }
@@ -323,6 +286,8 @@ Json to_json(const Analysis& analysis) {
   for (const Setting& setting : analysis.settings) {
     Json one = setting_json(setting);
     if (analysis.study.window > 0) one["ends_at_other_bits"] = ends_at_other_bits(analysis, setting);
+    if (analysis.study.kind == Study::kBudget)
+      one.update({{"budget", or_null(setting.budget)}, {"way", setting.way}});
     json["settings"].push_back(one);
   }
   for (const SkippedFolder& skipped : analysis.missing)
@@ -331,6 +296,11 @@ Json to_json(const Analysis& analysis) {
     const auto& period = analysis.period;
     json["critical_period"] =
         period ? Json{{"steps", period->steps}, {"difference", period->difference}} : Json();
+    return json;
+  }
+  if (analysis.study.kind == Study::kBudget) {
+    json["best_of_ten"] = Json::array();
+    for (const BestOfTen& best : analysis.best_of_ten) json["best_of_ten"].push_back(best_json(best));
     return json;
   }
   json["correlation"] = {{"settings", analysis.correlation.settings},

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <set>
 #include <sstream>
@@ -13,6 +14,7 @@
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/schedule/schedule.h"
 #include "lowtide/schedule/text.h"
+#include "lowtide/study/equal_cost.h"
 #include "lowtide/study/range_test.h"
 #include "lowtide/study/script.h"
 #include "lowtide/train/learning_rate.h"
@@ -21,6 +23,7 @@ namespace lowtide {
 namespace {
 
 constexpr std::int64_t kMostSeeds = 10'000;
+constexpr std::array kUsualBudgets{0.40, 0.63, 0.82};
 
 void expect(bool condition, const std::string& otherwise) {
   if (!condition) throw UserError(otherwise);
@@ -94,8 +97,28 @@ Recipe with_window(Recipe recipe, std::int64_t from, std::int64_t to) {
   return recipe;
 }
 
+// Every way to spend each budget; last what they are shares of.
+std::vector<Member> budget_settings(const Study& study, const Recipe& recipe) {
+  std::vector<Member> result;
+  for (const double budget : study.budgets) {
+    for (const std::string& schedule : study.schedules) {
+      for (const std::string& way : ways_of(schedule, recipe, budget)) {
+        result.push_back({.name = "",
+                          .setting = fmt::format("{} {}", way, budget),
+                          .at = std::nullopt,
+                          .recipe = spend_budget(recipe, way, budget),
+                          .budget = budget,
+                          .way = way});
+      }
+    }
+  }
+  result.push_back({"", "static", std::nullopt, with_schedule(recipe, "static")});
+  return result;
+}
+
 // The members of one seed.
 std::vector<Member> settings(const Study& study, const Recipe& recipe) {
+  if (study.kind == Study::kBudget) return budget_settings(study, recipe);
   std::vector<Member> result;
   for (const std::string& schedule : study.schedules)
     result.push_back({"", schedule, std::nullopt, with_schedule(recipe, schedule)});
@@ -135,20 +158,59 @@ void complete_critical(Study& study) {
   sort_unique(study.starts);
 }
 
+void complete_budget(Study& study) {
+  if (study.budgets.empty()) study.budgets.assign(kUsualBudgets.begin(), kUsualBudgets.end());
+  for (const double budget : study.budgets) {
+    expect(budget > 0 && budget < 1,
+           fmt::format("budgets has {}; expected shares of what static at the highest bits costs, between 0 "
+                       "and 1; static itself is always added",
+                       budget));
+  }
+  std::sort(study.budgets.begin(), study.budgets.end());
+  study.budgets.erase(std::unique(study.budgets.begin(), study.budgets.end()), study.budgets.end());
+  expect(study.recipe.precision.bits.find(':') != std::string::npos,
+         fmt::format("bits is {}; a budget needs two numbers to be spent between, lowest:highest",
+                     study.recipe.precision.bits));
+  if (study.schedules.empty()) study.schedules = {"all"};
+  study.schedules = budget_schedules(study.schedules);
+}
+
 void check_range_test(Study& study) {
-  expect(study.schedules.empty() && study.deficits.empty() && study.starts.empty(),
-         "a range test has its own schedules; leave schedules, deficits and starts out");
+  expect(study.schedules.empty() && study.budgets.empty() && study.deficits.empty() && study.starts.empty(),
+         "a range test has its own schedules; leave schedules, budgets, deficits and starts out");
   study.seeds = 1;
   check(study.recipe);
   range_members(study.recipe, range_options(study));
+}
+
+// What the studies of trainings have in common.
+void check_training(const Study& study) {
+  const Recipe& recipe = study.recipe;
+  expect(
+      !is_line(recipe.precision.schedule),
+      fmt::format(
+          "the recipe's schedule is a whole line, {}; a study puts its own schedules in its place, made of "
+          "the recipe's bits, grad-bits and cycles: give it one with a name",
+          lowtide::quoted(recipe.precision.schedule)));
+  expect(recipe.training.steps > 0 && recipe.training.steps <= kMostSteps,
+         fmt::format("steps is {}; a study needs its length in steps, from 1 to {}", recipe.training.steps,
+                     kMostSteps));
+  expect(study.seeds >= 1 && study.seeds <= kMostSeeds,
+         fmt::format("seeds is {}; expected 1 to {}", study.seeds, kMostSeeds));
+  expect(recipe.training.seed <=
+             static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() - kMostSeeds),
+         fmt::format("seed is {}; expected room for those that follow it, below 2^63", recipe.training.seed));
+  expect(recipe.training.lr_delay <= kMostSteps,
+         fmt::format("lr-delay is {}; expected less than steps", recipe.training.lr_delay));
 }
 
 // Those of one seed: the others differ in nothing that is checked.
 void check_members(const Study& study) {
   std::set<std::string> names;
   for (const Member& member : settings(study, study.recipe)) {
-    expect(names.insert(folder_name(member.setting)).second,
-           fmt::format("schedule '{}' is in the study twice", member.setting));
+    expect(
+        names.insert(folder_name(member.setting)).second,
+        fmt::format("schedule '{}' is in the study twice", member.way.empty() ? member.setting : member.way));
     if (study.command.empty()) check(member.recipe);  // a script has options of its own
     const TrainingOptions& training = member.recipe.training;
     make_schedule(schedule_of(member.recipe.precision), training.steps, rates_of(training, training.steps));
@@ -162,7 +224,8 @@ Json varied(const Study& study) {
     json.update({{"test-steps", study.test_steps}, {"window", study.window}, {"threshold", study.threshold}});
     return json;
   }
-  if (study.kind == Study::kSuite) json["schedules"] = study.schedules;
+  if (!study.schedules.empty()) json["schedules"] = study.schedules;
+  if (!study.budgets.empty()) json["budgets"] = study.budgets;
   if (!study.deficits.empty()) json["deficits"] = study.deficits;
   if (!study.starts.empty()) {
     json["window"] = study.window;
@@ -182,6 +245,16 @@ void define_study(CLI::App& app, Study& study) {
   if (is_of(Study::kSuite)) {
     app.add_option("--schedules", study.schedules,
                    "all (the ten, static, fp32), or names: CR,RR,static; or whole lines");
+  }
+  if (is_of(Study::kBudget)) {
+    app.add_option("--budgets", study.budgets,
+                   "shares of what static at the highest bits costs (default: 0.4,0.63,0.82)")
+        ->delimiter(',');
+    if (!study.kind.empty()) {  // else the key is there already
+      app.add_option(
+          "--schedules", study.schedules,
+          "all (the ten, matched, constant, shorter, phases), or names: CR,constant; or whole lines");
+    }
   }
   if (is_of(Study::kCritical)) {
     app.add_option("--deficits", study.deficits,
@@ -211,34 +284,25 @@ void define_study(CLI::App& app, Study& study) {
 }
 
 void complete(Study& study) {
-  Recipe& recipe = study.recipe;
   if (study.kind == Study::kRangeTest) return check_range_test(study);
-  expect(study.kind == Study::kSuite || study.kind == Study::kCritical,
-         fmt::format("kind is {}; expected suite, critical or range-test", lowtide::quoted(study.kind)));
+  expect(
+      study.kind == Study::kSuite || study.kind == Study::kBudget || study.kind == Study::kCritical,
+      fmt::format("kind is {}; expected suite, budget, critical or range-test", lowtide::quoted(study.kind)));
   expect(study.test_steps == 0 && study.threshold == 0,
          "test-steps and threshold are a range test's; leave them out");
-  expect(
-      !is_line(recipe.precision.schedule),
-      fmt::format(
-          "the recipe's schedule is a whole line, {}; a study puts its own schedules in its place, made of "
-          "the recipe's bits, grad-bits and cycles: give it one with a name",
-          lowtide::quoted(recipe.precision.schedule)));
-  expect(recipe.training.steps > 0 && recipe.training.steps <= kMostSteps,
-         fmt::format("steps is {}; a study needs its length in steps, from 1 to {}", recipe.training.steps,
-                     kMostSteps));
-  expect(study.seeds >= 1 && study.seeds <= kMostSeeds,
-         fmt::format("seeds is {}; expected 1 to {}", study.seeds, kMostSeeds));
-  expect(recipe.training.seed <=
-             static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() - kMostSeeds),
-         fmt::format("seed is {}; expected room for those that follow it, below 2^63", recipe.training.seed));
-  expect(recipe.training.lr_delay <= kMostSteps,
-         fmt::format("lr-delay is {}; expected less than steps", recipe.training.lr_delay));
+  check_training(study);
+  expect(study.kind == Study::kBudget || study.budgets.empty(),
+         "budgets are a study's of kind budget; leave them out");
   if (study.kind == Study::kCritical) {
     expect(study.schedules.empty(), "a critical-period study has its own schedules; leave `schedules` out");
     complete_critical(study);
   } else {
     expect(study.deficits.empty() && study.starts.empty() && study.window == 0,
-           "a suite has no deficits, window or starts; that is kind critical");
+           fmt::format("a study of kind {} has no deficits, window or starts; that is kind critical",
+                       study.kind));
+  }
+  if (study.kind == Study::kBudget) complete_budget(study);
+  if (study.kind == Study::kSuite) {
     if (study.schedules.empty()) study.schedules = {"all"};
     study.schedules = single_schedules(study.schedules);
   }

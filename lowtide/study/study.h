@@ -16,15 +16,17 @@ class App;
 namespace lowtide {
 
 // What a study is: a recipe, what is varied, and how many seeds. Each member but the recipe is a flag of
-// `lowtide study suite`, `study critical` or `range-test` and a key of the study's file, which is a recipe file with these keys
+// `lowtide study suite`, `study budget`, `study critical` or `range-test` and a key of the study's file, which is a recipe file with these keys
 // added.
 struct Study {
   static constexpr const char* kSuite = "suite";
+  static constexpr const char* kBudget = "budget";
   static constexpr const char* kCritical = "critical";
   static constexpr const char* kRangeTest = "range-test";
 
   std::string kind;
-  std::vector<std::string> schedules;  // suite: names, or whole lines
+  std::vector<std::string> schedules;  // suite and budget: names, or whole lines
+  std::vector<double> budgets;         // budget: shares of what static at the highest bits costs
   std::vector<std::int64_t> deficits;  // critical, in steps from the first; the normal training follows
   std::int64_t window = 0;  // or critical, a deficit of this length … (range-test: steps that are averaged)
   std::vector<std::int64_t> starts;  // … at each of these steps within the normal training
@@ -58,6 +60,9 @@ struct Member {
   std::optional<std::int64_t> at;
   Recipe recipe;
   std::string command{};  // the study's
+  // budget, but for static at full cost:
+  std::optional<double> budget{};
+  std::string way{};  // to spend it (equal_cost.h)
 };
 
 // Seed by seed, so that a study that was stopped early has whole seeds.

@@ -130,8 +130,8 @@ TEST_F(BashCompletion, IsRegisteredWithoutAWord) {
 TEST_F(BashCompletion, Commands) {
   EXPECT_THAT(offered("tra"), ElementsAre("train"));
   EXPECT_THAT(offered("''"), AllOf(Contains("eval"), Contains("study"), Contains("--version")));
-  EXPECT_THAT(offered("study ''"),
-              ElementsAre("suite", "critical", "landscape", "member", "status", "cancel", "analyze"));
+  EXPECT_THAT(offered("study ''"), ElementsAre("suite", "budget", "critical", "landscape", "member", "status",
+                                               "cancel", "analyze"));
   EXPECT_THAT(offered("help ra"), ElementsAre("range-test"));
   EXPECT_THAT(offered("completion ''"), ElementsAre("bash", "zsh", "fish"));
 }

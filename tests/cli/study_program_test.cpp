@@ -100,6 +100,32 @@ TEST_F(StudyProgram, ASuiteFromRunToAdvice) {
   expect_mistake({"study", "analyze", out, "--axis", "money"}, "axis is 'money'");
 }
 
+TEST_F(StudyProgram, ABudgetStudyFromRunToAdvice) {
+  const std::string out = (folder_ / "b").string();
+  std::vector<std::string> asked{"study",   "budget", "--recipe",    recipe_.string(),
+                                 "--out",   out,      "--schedules", "CR,constant,shorter",
+                                 "--seeds", "1",      "--jobs",      "2",
+                                 "--steps", "40",     "--budgets",   "0.63"};
+  const Finished finished = run(asked);
+  ASSERT_EQ(finished.code, 0) << finished.text;
+  EXPECT_TRUE(contains(finished.text, "[1/4] CR-0.63-seed1 starts", "shorter-0.63-seed1 done: accuracy"));
+  EXPECT_FALSE(contains(run(asked).text, "starts")) << "nothing is left to do";
+  const Finished analysis = run({"study", "analyze", out});
+  ASSERT_EQ(analysis.code, 0) << analysis.text;
+  EXPECT_TRUE(contains(analysis.text, "# Equal cost", "## At 0.63 of static's cost", "## At full cost"));
+  // 0.63 of 40 steps is 25.
+  const Json result = Json::parse(read_text_file(RunPaths{folder_ / "b" / "shorter-0.63-seed1"}.result()));
+  EXPECT_EQ(result.at("steps"), 25);
+  const Finished advice = run(
+      {"advise", "--recipe", recipe_.string(), "--steps", "40", "--budget", "0.5", "--from", out, "--json"});
+  ASSERT_EQ(advice.code, 0) << advice.text;
+  EXPECT_EQ(Json::parse(advice.text).at("schedule"), "static 8 grad=8 budget=0.5");
+  asked.back() = "0.5";
+  expect_mistake(asked, "budgets is [0.63] in this study, but [0.5] was asked for");
+  asked.back() = "1.5";
+  expect_mistake(asked, "budgets has 1.5; expected shares");
+}
+
 TEST_F(StudyProgram, StoppedByASignalItGoesOnToTheSameResult) {
   const std::vector<std::string> longer{"--seeds", "1", "--jobs", "2", "--steps", "300", "--checkpoint-every",
                                         "0"};

@@ -2,6 +2,7 @@ import type { Context, Section } from "./context";
 import { critical } from "./critical";
 import { Curves } from "./curves";
 import { element, select } from "./dom";
+import { equalCost } from "./equal_cost";
 import { grouped, plural } from "./format";
 import { Landscapes } from "./landscape";
 import { Layers } from "./layers";
@@ -196,6 +197,7 @@ function build() {
   sections = [
     studiesTable(context),
     tradeoff(context),
+    equalCost(context),
     groupsTable(context),
     new Curves(context),
     schedules(context),

@@ -199,10 +199,12 @@ const rank = (line: string) => order.indexOf(order.includes(line.split(" ")[0]) 
 function makeGroups(runs: Run[]): Group[] {
   const short = shortLines(runs.map((run) => run.schedule));
   const differing = differingKeys(runs).filter((name) => name !== "steps");
-  // Runs of several lengths are told apart wherever they are named; those of critical periods have each their own.
+  // Runs of several lengths are told apart wherever they are named; those of critical periods have each their own, and at
+  // equal cost all but the shorter ones have the same.
   const lengths = new Set(runs.filter((run) => !isCritical(run.schedule)).map((run) => run.total_steps));
+  const equalCost = runs.some((run) => / budget=/.test(run.schedule));
   const saysLength = ({ schedule, total_steps }: Run) =>
-    isCritical(schedule)
+    isCritical(schedule) || equalCost
       ? runs.some((run) => run.schedule === schedule && run.total_steps !== total_steps)
       : lengths.size > 1;
   const groups = [...collect(runs, (run) => JSON.stringify(run.variant))].map(([key, members]): Group => {

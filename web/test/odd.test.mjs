@@ -70,6 +70,39 @@ test("the command line chooses what the page opens with, and a window too narrow
   await context.close();
 });
 
+test("ways to spend a budget are told apart and compared with constant bits, seed by seed", async () => {
+  const { page, context } = await open("equal");
+  const rows = parseCsv((await download(page, "Save At equal cost as CSV")).text);
+  const named = rows.map(({ budget, way }) => `${budget} ${way}`).sort();
+  assert.deepEqual(named, [
+    "0.4 CR",
+    "0.4 constant",
+    "0.63 4 then 8",
+    "0.63 CR 3:8 n=2 grad=8",
+    "0.63 CR 3:8 n=8 grad=8",
+    "0.63 constant",
+    "0.63 shorter",
+    "1 static 8 steps=800",
+  ]);
+  const accuracy = new Map(
+    parseCsv((await download(page, "Save Runs as CSV")).text).map(({ run, test }) => [run, Number(test)]),
+  );
+  const differences = [1, 2, 3].map(
+    (seed) => accuracy.get(`CR-0.4-seed${seed}`) - accuracy.get(`constant-0.4-seed${seed}`),
+  );
+  const mean = differences.reduce((a, b) => a + b) / 3;
+  const deviation = Math.sqrt(differences.reduce((sum, d) => sum + (d - mean) ** 2, 0) / 2);
+  const cr = rows.find(({ budget, way }) => budget === "0.4" && way === "CR");
+  assert.ok(Math.abs(cr.from_constant - mean) < 1e-12);
+  assert.ok(Math.abs(cr.half_interval - (4.303 * deviation) / Math.sqrt(3)) < 1e-6, "t(0.975, 2) is 4.303");
+  assert.equal(rows.find(({ way }) => way === "constant").from_constant, "");
+  // A panel with the front, and one a budget with differences from constant.
+  assert.equal(await page.locator("#equal-cost svg.together > svg").count(), 3);
+  assert.equal(await page.locator("#equal-cost g[aria-label='dot'] circle").count(), 8 + 1 + 4);
+  assert.equal(await page.locator("#groups .warning").textContent().then((text) => /504, 800/.test(text)), true);
+  await context.close();
+});
+
 test("bits between two logged lines are drawn", async () => {
   const { page, context } = await open("bits");
   const rows = new Map();

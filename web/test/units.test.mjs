@@ -14,6 +14,7 @@ const { thin, nearestIndex } = await load("thin");
 const { fronts, mixtureWarning, makeExperiments, paretoFront, relativeCost, statistics } = await load("runs");
 const { loggedRuns, placeOf, segmentsOf } = await load("bit_runs");
 const { csvLine } = await load("export");
+const { pairedDifference, studentQuantile } = await load("equal_cost");
 const { metricText, durationText, lowerIsBetter } = await load("format");
 
 test("thinning keeps the extremes, the mean and the order", () => {
@@ -214,4 +215,19 @@ test("numbers for people", () => {
   assert.equal(durationText(3.21), "3.2 s");
   assert.equal(durationText(125), "2 min 5 s");
   assert.equal(durationText(3599.7), "1 h 0 min");
+});
+
+test("differences are paired over the seeds that both have", () => {
+  const ours = new Map([[1, 5], [2, 7], [3, 9], [4, 100]]),
+    theirs = new Map([[1, 4], [2, 5], [3, 6], [9, 0]]);
+  const { mean, half, pairs } = pairedDifference(ours, theirs);
+  assert.deepEqual([mean, pairs], [2, 3]); // of 1, 2, 3
+  assert.ok(Math.abs(half - 4.303 / Math.sqrt(3)) < 1e-12);
+  assert.ok(Number.isNaN(pairedDifference(new Map([[1, 2]]), theirs).half), "one pair has no interval");
+  assert.equal(pairedDifference(new Map([[7, 2]]), theirs).pairs, 0);
+});
+
+test("quantiles of Student's t, within 0.002 of the tables", () => {
+  const table = [[1, 12.706], [4, 2.776], [30, 2.042], [40, 2.021], [60, 2.0], [120, 1.98], [1000, 1.962]];
+  for (const [degrees, t] of table) assert.ok(Math.abs(studentQuantile(degrees) - t) < 0.002, String(degrees));
 });

@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "lowtide/study/equal_cost.h"
+#include "lowtide/study/text_parts.h"
+#include "lowtide/train/progress.h"
+
+namespace lowtide {
+namespace {
+
+// The setting of full cost has no budget.
+const Setting* full_cost(const Analysis& analysis) {
+  const auto found = std::find_if(analysis.settings.begin(), analysis.settings.end(),
+                                  [](const Setting& setting) { return !setting.budget; });
+  return found == analysis.settings.end() ? nullptr : &*found;
+}
+
+std::string head(const Analysis& analysis) {
+  const Metric& metric = *analysis.metric;
+  const bool timed = analysis.measure.axis == CostAxis::kTime;
+  return fmt::format(
+      "| schedule | GBitOps, {} | of static |{} {}{} | seeds | front | difference | 95 % | p |\n"
+      "|---|---|---|---|---|---|---|---|---|{}\n",
+      to_string(analysis.measure.count), timed ? " time |" : "", metric.name, unit_of(metric),
+      timed ? "---|" : "");
+}
+
+// A run that is trained for fewer steps costs less, whatever its steps cost: what counts is the whole run's.
+std::string row(const Analysis& analysis, const Setting& setting) {
+  const CostCount count = analysis.measure.count;
+  const Setting* full = full_cost(analysis);
+  const bool timed = analysis.measure.axis == CostAxis::kTime;
+  return fmt::format(
+      "| {} | {:.1f} | {} |{} {} | {} | {} | {} |\n", setting.budget ? setting.way : setting.name,
+      setting.cost.gbitops(count),
+      full == nullptr ? "" : fmt::format("{:.4f}", setting.cost.gbitops(count) / full->cost.gbitops(count)),
+      timed ? fmt::format(" {} |", duration_text(setting.cost.seconds)) : "",
+      mean_text(*analysis.metric, setting), setting.by_seed.size(), setting.on_front ? "yes" : "",
+      contrast_cells(*analysis.metric, setting));
+}
+
+std::string tables(const Analysis& analysis) {
+  std::string text;
+  std::optional<double> budget;
+  for (const Setting& setting : analysis.settings) {
+    if (&setting == analysis.settings.data() || setting.budget != budget) {
+      if (!text.empty()) text += "\n";
+      text +=
+          setting.budget ? fmt::format("## At {} of static's cost\n", *setting.budget) : "## At full cost\n";
+      text += head(analysis);
+    }
+    budget = setting.budget;
+    text += row(analysis, setting);
+  }
+  return text + "\n";
+}
+
+std::string notes(const Analysis& analysis) {
+  const CostCount count = analysis.measure.count;
+  return fmt::format(
+             "The ten and matched are scaled to the budget. Controls: constant, two neighbouring numbers of "
+             "bits, dithered; shorter, {} for that share of the steps; L then H, low bits first, the "
+             "highest last.\n"
+             "A budget counts every layer at the scheduled bits. GBitOps of the whole run, {}: {}. Of "
+             "static: the same as a share. Front: none of as small a {} is as good.\n",
+             to_string(full_cost_schedule(analysis.study.recipe.precision)), to_string(count),
+             count_meaning(count), analysis.measure.axis == CostAxis::kTime ? "time" : "budget") +
+         (analysis.reference.empty() ? "`constant` has no result: nothing to compare with.\n\n"
+                                     : test_note(analysis));
+}
+
+std::string best_line(const Analysis& analysis, const BestOfTen& best) {
+  if (best.way.empty()) {
+    return fmt::format("- {}: {} shared seed{} cannot be split; it takes {}, better ten\n", best.budget,
+                       best.picked.size(), best.picked.size() == 1 ? "" : "s", kFewestSeeds + 1);
+  }
+  const Metric& metric = *analysis.metric;
+  const Contrast& contrast = best.contrast;
+  return fmt::format(
+      "- {}: {}, picked on seed{} {} by {} {}; on seeds {} it differs from constant by {}{}: {}\n",
+      best.budget, best.way, best.picked.size() == 1 ? "" : "s", fmt::join(best.picked, ", "), best.split,
+      metric.name, fmt::join(best.tested, ", "), metric_difference(metric, contrast.difference),
+      contrast.interval ? fmt::format(" {}", interval_text(metric, *contrast.interval)) : "",
+      verdict(contrast, best.tested.size()));
+}
+
+std::string best_list(const Analysis& analysis) {
+  if (analysis.best_of_ten.empty()) return "";
+  std::string text = "## The best of the ten, on seeds that did not pick it\n";
+  for (const BestOfTen& best : analysis.best_of_ten) text += best_line(analysis, best);
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string budget_body(const Analysis& analysis) {
+  return tables(analysis) + notes(analysis) + best_list(analysis);
+}
+
+}  // namespace lowtide

@@ -1,0 +1,156 @@
+#include "lowtide/study/equal_cost.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
+#include "lowtide/schedule/cycles.h"
+#include "lowtide/schedule/text.h"
+
+namespace lowtide {
+namespace {
+
+constexpr const char* kThen = " then ";  // of a way's name, between the bits of its phases
+
+std::vector<std::string> all_names() {
+  std::vector<std::string> names;
+  for (const CyclicSchedule& cyclic : cyclic_schedules()) names.emplace_back(cyclic.name);
+  names.insert(names.end(), {ways::kMatched, ways::kConstant, ways::kShorter, ways::kPhases});
+  return names;
+}
+
+std::string canonical(std::string_view text) {
+  const std::vector<std::string> names = all_names();
+  for (const std::string& name : names) {
+    if (equal_ignoring_case(text, name)) return name;
+  }
+  throw UserError(fmt::format("schedules has {}{}; expected all, or of {}; or whole lines",
+                              lowtide::quoted(text), did_you_mean(text, {names.begin(), names.end()}),
+                              fmt::join(names, ", ")));
+}
+
+// A line with the budget among its parameters, which end where a tail begins.
+std::string with_budget(std::string line, double budget) {
+  line.insert(std::min(line.find(" then "), line.size()), fmt::format(" budget={}", budget));
+  return to_string(parse_schedule(line));
+}
+
+// A line without a budget, but that can have one.
+std::string canonical_line(const std::string& text) {
+  with_budget(text, 0.5);
+  return fmt::format("{}", fmt::join(split_words(text), " "));
+}
+
+// Lowest and highest forward bits, and gradient bits, with their checks.
+ScheduleSpec range_of(PrecisionOptions precision) {
+  precision.schedule = "CR";
+  precision.cycles = 1;
+  return schedule_of(precision);
+}
+
+// The whole of training in less steps: what is counted in steps shrinks alike.
+TrainingOptions shortened(TrainingOptions training, double budget) {
+  const auto shrink = [&](std::int64_t& steps) {
+    if (steps > 0) steps = std::max(std::llround(budget * static_cast<double>(steps)), 1LL);
+  };
+  // 0.63 · 2000 is a whole number, which floating point may miss by its last bit.
+  training.steps =
+      static_cast<std::int64_t>(std::floor(budget * static_cast<double>(training.steps) * (1 + 1e-12)));
+  shrink(training.warmup);
+  shrink(training.lr_delay);
+  for (double& at : training.lr_steps) {
+    if (at > 1) at = std::max(2.0, std::round(budget * at));  // up to 1 it is a share of the steps
+  }
+  return training;
+}
+
+// The steps at the low bits after which the rest, at the highest, has spent the budget; none where the low bits alone cost
+// more.
+std::optional<std::int64_t> first_phase(const ScheduleSpec& range, int low, std::int64_t steps,
+                                        double budget) {
+  const auto high_cost = static_cast<double>(step_cost(range.highest()));
+  const auto low_cost = static_cast<double>(step_cost({low, range.grad.high}));
+  const double share = (1 - budget) * high_cost / (high_cost - low_cost);
+  const auto phase = static_cast<std::int64_t>(std::ceil(share * static_cast<double>(steps) * (1 - 1e-12)));
+  return phase < steps ? std::optional(phase) : std::nullopt;
+}
+
+std::string phases_line(const Recipe& recipe, int low, double budget) {
+  const ScheduleSpec range = range_of(recipe.precision);
+  const std::int64_t steps = recipe.training.steps;
+  const auto phase = first_phase(range, low, steps, budget);
+  if (!phase) throw UserError(fmt::format("a budget of {} is less than {} bits cost", budget, low));
+  return fmt::format("table {}x{} {}x{} grad={}", low, *phase, range.bits.high, steps - *phase,
+                     range.grad.high);
+}
+
+}  // namespace
+
+std::vector<std::string> budget_schedules(const std::vector<std::string>& given) {
+  std::vector<std::string> result;
+  for (const std::string& text : given) {
+    if (text.find(' ') != std::string::npos) {
+      result.push_back(canonical_line(text));
+      continue;
+    }
+    for (const std::string_view name : split(text, ',')) {
+      if (!equal_ignoring_case(name, "all")) {
+        result.push_back(canonical(name));
+        continue;
+      }
+      const std::vector<std::string> all = all_names();
+      result.insert(result.end(), all.begin(), all.end());
+    }
+  }
+  return result;
+}
+
+ScheduleSpec full_cost_schedule(const PrecisionOptions& precision) {
+  const Bits highest = range_of(precision).highest();
+  return parse_schedule(fmt::format("static {} grad={}", highest.forward, highest.backward));
+}
+
+std::vector<std::string> ways_of(const std::string& schedule, const Recipe& recipe, double budget) {
+  if (schedule != ways::kPhases) return {schedule};
+  const ScheduleSpec range = range_of(recipe.precision);
+  std::vector<std::string> result;
+  for (int low = range.bits.low; low < range.bits.high; ++low) {
+    if (first_phase(range, low, recipe.training.steps, budget))
+      result.push_back(fmt::format("{}{}{}", low, kThen, range.bits.high));
+  }
+  if (result.empty()) {
+    throw UserError(fmt::format("budget {} of {} is less than {} bits cost: no two phases meet it", budget,
+                                to_string(full_cost_schedule(recipe.precision)), range.bits.low));
+  }
+  return result;
+}
+
+Recipe spend_budget(Recipe recipe, const std::string& way, double budget) {
+  std::string& schedule = recipe.precision.schedule;
+  const std::string full = to_string(full_cost_schedule(recipe.precision));
+  if (way == ways::kShorter) {
+    recipe.training = shortened(recipe.training, budget);
+    schedule = full;
+  } else if (way == ways::kConstant) {
+    schedule = with_budget(full, budget);
+  } else if (way == ways::kMatched) {
+    const ScheduleSpec range = range_of(recipe.precision);
+    schedule = with_budget(
+        fmt::format("matched {}:{} grad={}", range.bits.low, range.bits.high, range.grad.high), budget);
+  } else if (find_cyclic(way) != nullptr) {
+    schedule = way;
+    schedule = with_budget(to_string(schedule_of(recipe.precision)), budget);
+  } else if (const auto then = way.find(kThen); then == 1 || then == 2) {
+    schedule = phases_line(recipe, std::stoi(way), budget);
+  } else {
+    schedule = with_budget(way, budget);
+  }
+  return recipe;
+}
+
+}  // namespace lowtide

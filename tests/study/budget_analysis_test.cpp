@@ -1,0 +1,164 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lowtide/cost/summary.h"
+#include "lowtide/study/analysis.h"
+#include "tests/io/scratch.h"
+
+namespace lowtide {
+namespace {
+
+constexpr double kTolerance = 1e-12;  // few operations in double precision
+
+using Accuracies = std::map<std::string, std::vector<double>>;
+
+Study study_of(const std::string& schedules, std::int64_t seeds) {
+  Study study;
+  study.kind = Study::kBudget;
+  study.schedules = {schedules};
+  study.budgets = {0.4, 0.63};
+  study.seeds = seeds;
+  study.recipe.data.dir = "data";
+  study.recipe.training.steps = 1000;
+  complete(study);
+  return study;
+}
+
+// Of a network with 1,000 GBitOps in fp32 over 1,000 steps. Held-out accuracies are a tenth of the test's.
+RunScan runs_of(const Study& study, const Accuracies& accuracies, bool held_out = true) {
+  RunScan scan;
+  for (const Member& member : members(study)) {
+    const std::uint64_t seed = member.recipe.training.seed;
+    if (!accuracies.contains(member.setting) || accuracies.at(member.setting).size() < seed) continue;
+    RunSummary run{.folder = member.name, .name = member.name, .metric = "accuracy", .seed = seed};
+    run.test = accuracies.at(member.setting)[seed - 1];
+    if (held_out) run.valid = run.test / 10;
+    run.steps = member.recipe.training.steps;
+    const double paper = summarise(schedule_of(member.recipe.precision), run.steps).relative_cost;
+    run.cost = {.relative_paper = paper,
+                .relative_actual = paper,
+                .gbitops_paper = paper * static_cast<double>(run.steps),
+                .gbitops_actual = paper * static_cast<double>(run.steps),
+                .seconds = 10};
+    scan.runs.push_back(run);
+  }
+  return scan;
+}
+
+const Accuracies kThreeSeeds{
+    {"CR 0.4", {0.80, 0.81, 0.82}},        {"constant 0.4", {0.81, 0.83, 0.85}},
+    {"shorter 0.4", {0.70, 0.75, 0.80}},   {"CR 0.63", {0.86, 0.88, 0.87}},
+    {"constant 0.63", {0.85, 0.86, 0.84}}, {"shorter 0.63", {0.80, 0.80, 0.83}},
+    {"static", {0.90, 0.91, 0.92}},
+};
+
+Analysis three_seeds() {
+  const Study study = study_of("CR,constant,shorter", 3);
+  return analyse(study, runs_of(study, kThreeSeeds));
+}
+
+TEST(BudgetAnalysis, EachIsComparedWithConstantAtItsBudget) {
+  const Analysis analysis = three_seeds();
+  const Setting* cr = find_at_budget(analysis, "CR", 0.4);
+  ASSERT_NE(cr, nullptr);
+  ASSERT_TRUE(cr->contrast);
+  // Differences -0.01, -0.02, -0.03: mean -0.02, standard error 0.01/√3; t(0.975, 2) = 4.302653.
+  EXPECT_NEAR(cr->contrast->difference, -0.02, kTolerance);
+  EXPECT_NEAR(cr->contrast->interval->low, -0.02 - 4.302653 * 0.01 / std::sqrt(3.0), 1e-8);
+  const Setting* at_more = find_at_budget(analysis, "CR", 0.63);
+  EXPECT_NEAR(at_more->contrast->difference, 0.02, kTolerance);
+  EXPECT_EQ(at_more->contrast->test, "paired t, 3 seeds");
+  EXPECT_FALSE(find_at_budget(analysis, "constant", 0.63)->contrast);
+  EXPECT_FALSE(find_setting(analysis, "static")->contrast);
+}
+
+// Two-sided p of t with 2 degrees of freedom: 1 - t/√(t² + 2).
+double p_of(double t) { return 1 - t / std::sqrt(t * t + 2); }
+
+TEST(BudgetAnalysis, HolmIsOverAllBudgets) {
+  const Analysis analysis = three_seeds();
+  // Differences from constant, their mean over its standard error:
+  // CR at 0.4: -1 -2 -3, 2√3; shorter at 0.4: -11 -8 -5, 8/√3; CR at 0.63: 1 2 3, 2√3; shorter at 0.63: -5 -6 -1, 4/√(7/3).
+  const double smallest = p_of(8 / std::sqrt(3.0)), middle = p_of(2 * std::sqrt(3.0));
+  EXPECT_NEAR(*find_at_budget(analysis, "shorter", 0.4)->contrast->p, 4 * smallest, 1e-9);
+  EXPECT_NEAR(*find_at_budget(analysis, "CR", 0.4)->contrast->p, std::max(3 * middle, 4 * smallest), 1e-9);
+}
+
+TEST(BudgetAnalysis, SettingsAreByBudgetBestFirstAndTheFrontIsByWholeCost) {
+  std::vector<std::string> order, front;
+  for (const Setting& setting : three_seeds().settings) {
+    order.push_back(setting.name);
+    if (setting.on_front) front.push_back(setting.name);
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"constant 0.4", "CR 0.4", "shorter 0.4", "CR 0.63",
+                                             "constant 0.63", "shorter 0.63", "static"}));
+  // Shorter costs what the others do, though each of its steps costs as one of static's.
+  EXPECT_EQ(front, (std::vector<std::string>{"constant 0.4", "CR 0.63", "static"}));
+}
+
+// CR is the best on seeds 1 and 2 and the worst after them; RR wins on all but those.
+const Accuracies kFiveSeeds{
+    {"CR 0.4", {0.90, 0.91, 0.70, 0.71, 0.70}},
+    {"RR 0.4", {0.80, 0.80, 0.95, 0.95, 0.96}},
+    {"constant 0.4", {0.80, 0.80, 0.80, 0.80, 0.81}},
+    {"static", {0.9, 0.9, 0.9, 0.9, 0.9}},
+};
+
+TEST(BudgetAnalysis, TheBestOfTheTenIsTestedOnSeedsThatDidNotPickIt) {
+  const Study study = study_of("CR,RR,constant", 5);
+  const Analysis analysis = analyse(study, runs_of(study, kFiveSeeds));
+  ASSERT_EQ(analysis.best_of_ten.size(), 1u);  // at 0.63 nothing is finished
+  const BestOfTen& best = analysis.best_of_ten[0];
+  EXPECT_EQ(best.way, "CR");
+  EXPECT_EQ(best.split, "held-out");
+  EXPECT_EQ(best.picked, (std::vector<std::uint64_t>{1, 2}));
+  EXPECT_EQ(best.tested, (std::vector<std::uint64_t>{3, 4, 5}));
+  EXPECT_NEAR(best.contrast.difference, -0.10, kTolerance);  // of -0.10, -0.09, -0.11
+  // Mean 0.10 over a standard error of 0.01/√3; one budget, so nothing to adjust.
+  EXPECT_NEAR(*best.contrast.p, p_of(10 * std::sqrt(3.0)), 1e-9);
+  EXPECT_TRUE(contains(to_markdown(analysis),
+                       "CR, picked on seeds 1, 2 by held-out accuracy; on seeds 3, 4, 5", "-10.00",
+                       "told from noise"));
+  const Analysis by_test = analyse(study, runs_of(study, kFiveSeeds, false));
+  EXPECT_EQ(by_test.best_of_ten[0].split, "test");
+}
+
+TEST(BudgetAnalysis, ThreeSeedsCannotBeSplitAndFourLeaveThreeToTest) {
+  EXPECT_TRUE(contains(to_markdown(three_seeds()), "0.4: 3 shared seeds cannot be split; it takes 4"));
+  EXPECT_TRUE(three_seeds().best_of_ten[0].way.empty());
+  Accuracies four = kFiveSeeds;
+  for (auto& [setting, values] : four) values.pop_back();
+  const Study study = study_of("CR,RR,constant", 4);
+  const BestOfTen best = analyse(study, runs_of(study, four)).best_of_ten.at(0);
+  EXPECT_EQ(best.picked, std::vector<std::uint64_t>{1});
+  EXPECT_EQ(best.tested, (std::vector<std::uint64_t>{2, 3, 4}));
+}
+
+TEST(BudgetAnalysis, ATableForEachBudgetAndTheSameNumbersAsCsvAndJson) {
+  const Analysis analysis = three_seeds();
+  const std::string text = to_markdown(analysis);
+  EXPECT_TRUE(contains(text, "# Equal cost", "## At 0.4 of static's cost", "## At 0.63 of static's cost",
+                       "## At full cost", "| CR | 39.4 | 0.6300 | 87.00 ± 1.00 | 3 | yes | +2.00 |",
+                       "| static | 62.5 | 1.0000 | 91.00 ± 1.00 | 3 | yes |  | |  |",
+                       "Difference: from constant at the same budget"));
+  EXPECT_TRUE(contains(to_csv(analysis), ",ends_at_other_bits,budget,way\n", ",0.63,CR\n"));
+  const Json json = to_json(analysis);
+  EXPECT_EQ(json.at("settings").at(0).at("budget"), 0.4);
+  EXPECT_EQ(json.at("settings").at(0).at("way"), "constant");
+  EXPECT_EQ(json.at("best_of_ten").at(0).at("contrast"), Json());
+}
+
+TEST(BudgetAnalysis, WithoutConstantNothingIsCompared) {
+  Accuracies some = kThreeSeeds;
+  some.erase("constant 0.4");
+  some.erase("constant 0.63");
+  const Study study = study_of("CR,constant,shorter", 3);
+  const Analysis analysis = analyse(study, runs_of(study, some));
+  EXPECT_TRUE(analysis.reference.empty());
+  EXPECT_TRUE(analysis.best_of_ten.empty());
+  EXPECT_TRUE(contains(to_markdown(analysis), "`constant` has no result", "constant-0.4-seed1: not started"));
+}
+
+}  // namespace
+}  // namespace lowtide

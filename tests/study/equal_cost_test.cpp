@@ -1,0 +1,147 @@
+#include "lowtide/study/equal_cost.h"
+
+#include <gtest/gtest.h>
+
+#include "lowtide/cost/summary.h"
+#include "lowtide/study/study.h"
+#include "lowtide/train/learning_rate.h"
+#include "tests/io/scratch.h"
+
+namespace lowtide {
+namespace {
+
+constexpr std::int64_t kSteps = 2000;
+constexpr std::int64_t kFullCost = kSteps * (8 * 8 + 2 * 8 * 8);
+
+Study budget_study(const std::vector<std::string>& schedules = {}, const std::vector<double>& budgets = {}) {
+  Study study;
+  study.kind = Study::kBudget;
+  study.schedules = schedules;
+  study.budgets = budgets;
+  study.recipe.data.dir = "data";
+  study.recipe.training.steps = kSteps;
+  study.recipe.training.lr_schedule = "cosine";
+  return study;
+}
+
+Study completed(Study study) {
+  complete(study);
+  return study;
+}
+
+std::string error_of_study(Study study) {
+  return user_error([&] { complete(study); });
+}
+
+std::int64_t cost_of(const Recipe& recipe) {
+  const TrainingOptions& training = recipe.training;
+  const auto schedule =
+      make_schedule(schedule_of(recipe.precision), training.steps, rates_of(training, training.steps));
+  std::int64_t cost = 0;
+  for (std::int64_t step = 0; step < training.steps; ++step) cost += step_cost(schedule->at(step));
+  return cost;
+}
+
+std::string line_of(const Recipe& recipe) { return to_string(schedule_of(recipe.precision)); }
+
+TEST(EqualCost, EveryBudgetIsSpentInEveryWayAndFullCostIsOnce) {
+  const std::vector<Member> all = members(completed(budget_study()));
+  // c(b) = b² + 16 b is 57, 80, 105, 132, 161 for 3 to 7 bits: of 192 that is 0.297, 0.417, 0.547, 0.688, 0.839. So one
+  // number of low bits meets 0.40, three meet 0.63 and four 0.82, each with the ten, matched, constant and shorter.
+  ASSERT_EQ(all.size(), 3u * (3 * 13 + 1 + 3 + 4 + 1));
+  EXPECT_EQ(all[0].name, "RR-0.4-seed1");
+  EXPECT_EQ(all[13].name, "3-then-8-0.4-seed1");
+  EXPECT_EQ(all[29].setting, "5 then 8 0.63");
+  EXPECT_EQ(all[47].name, "static-seed1");
+  EXPECT_EQ(line_of(all[47].recipe), "static 8 grad=8");
+  EXPECT_EQ(all[48].name, "RR-0.4-seed2");  // seed by seed
+  for (std::size_t i = 0; i < 47; ++i) {
+    const double budget = *all[i].budget * kFullCost;
+    EXPECT_LE(static_cast<double>(cost_of(all[i].recipe)), budget * (1 + 1e-12)) << all[i].name;
+    // Below it by less than one step at the highest bits.
+    EXPECT_GT(static_cast<double>(cost_of(all[i].recipe)), budget - 192) << all[i].name;
+  }
+}
+
+TEST(EqualCost, TwoPhasesAreLowFirst) {
+  const Recipe recipe = budget_study().recipe;
+  EXPECT_EQ(ways_of("phases", recipe, 0.63), (std::vector<std::string>{"3 then 8", "4 then 8", "5 then 8"}));
+  // 0.37 · 192 / (192 - 57) · 2000 = 1052.4 steps at 3 bits, and 0.37 · 192 / (192 - 105) · 2000 = 1633.1 at 5.
+  EXPECT_EQ(line_of(spend_budget(recipe, "3 then 8", 0.63)), "table 3x1053 8x947 grad=8");
+  EXPECT_EQ(line_of(spend_budget(recipe, "5 then 8", 0.63)), "table 5x1634 8x366 grad=8");
+}
+
+TEST(EqualCost, ShorterIsTheSameTrainingInFewerSteps) {
+  Recipe recipe = budget_study().recipe;
+  recipe.training.warmup = 50;
+  recipe.training.lr_delay = 100;
+  recipe.training.lr_steps = {0.5, 1500};
+  const TrainingOptions brief = spend_budget(recipe, "shorter", 0.4).training;
+  EXPECT_EQ(brief.steps, 800);
+  EXPECT_EQ(brief.warmup, 20);
+  EXPECT_EQ(brief.lr_delay, 40);
+  EXPECT_EQ(brief.lr_steps, (std::vector<double>{0.5, 600}));
+  // Where a share of the steps is done, the rate is what it was there.
+  const LearningRate whole(recipe.training, 2000), shorter(brief, 800);
+  for (const std::int64_t step : {200, 400, 600, 799})
+    EXPECT_NEAR(shorter.at(step), whole.at(step * 5 / 2), 1e-3) << step;
+}
+
+TEST(EqualCost, GradientBitsThatMoveDoSoInTheTenAlone) {
+  Recipe recipe = budget_study().recipe;
+  recipe.precision.grad_bits = "6:8";
+  EXPECT_EQ(line_of(spend_budget(recipe, "CR", 0.5)), "CR 3:8 n=8 grad=6:8 budget=0.5");
+  EXPECT_EQ(line_of(spend_budget(recipe, "constant", 0.5)), "static 8 grad=8 budget=0.5");
+  EXPECT_EQ(line_of(spend_budget(recipe, "matched", 0.5)), "matched 3:8 grad=8 budget=0.5");
+}
+
+TEST(EqualCost, NamesInAnyCaseAndWholeLines) {
+  const Study study =
+      completed(budget_study({"cr,CONSTANT", "delayed 5% LR 4:8 n=2 then 8 last=10%"}, {0.8, 0.7, 0.8}));
+  EXPECT_EQ(study.schedules,
+            (std::vector<std::string>{"CR", "constant", "delayed 5% LR 4:8 n=2 then 8 last=10%"}));
+  EXPECT_EQ(study.budgets, (std::vector<double>{0.7, 0.8}));
+  const std::vector<Member> all = members(study);
+  EXPECT_EQ(all[2].name, "delayed-5pct-LR-4-8-n=2-then-8-last=10pct-0.7-seed1");
+  EXPECT_EQ(line_of(all[2].recipe), "delayed 5% LR 4:8 n=2 grad=8 budget=0.7 then 8 last=10%");
+  EXPECT_NEAR(static_cast<double>(cost_of(all[2].recipe)), 0.7 * kFullCost, 192);
+}
+
+TEST(EqualCost, ItsFileGivesItBack) {
+  const Study study = completed(budget_study({"CR", "constant", "phases"}, {0.4, 0.63}));
+  const Study read = parse_study(to_toml(study), "study.toml");
+  EXPECT_TRUE(differences(read, study).empty());
+  EXPECT_EQ(members(read).size(), members(study).size());
+  EXPECT_EQ(differences(completed(budget_study({"CR", "constant", "phases"}, {0.4})), study),
+            std::vector<std::string>{"budgets"});
+}
+
+TEST(EqualCost, WhatCannotBeIsRefusedInOneLine) {
+  EXPECT_TRUE(contains(error_of_study(budget_study({}, {0.5, 1})), "budgets has 1; expected shares"));
+  EXPECT_TRUE(contains(error_of_study(budget_study({}, {0})), "budgets has 0;"));
+  EXPECT_TRUE(contains(error_of_study(budget_study({"CR"}, {0.2})),
+                       "budget=0.2 of static 8 grad=8 cannot be met by 3 to 8 bits; possible is 0.2969"));
+  EXPECT_TRUE(contains(error_of_study(budget_study({"phases"}, {0.2})), "no two phases meet it"));
+  EXPECT_TRUE(contains(error_of_study(budget_study({"shortest"})), "schedules has 'shortest'",
+                       "did you mean 'shorter'?"));
+  EXPECT_TRUE(contains(error_of_study(budget_study({"static"})), "schedules has 'static'", "constant"));
+  EXPECT_TRUE(contains(error_of_study(budget_study({"CR,CR"})), "schedule 'CR' is in the study twice"));
+  EXPECT_TRUE(contains(error_of_study(budget_study({"table 8x1000 5x1000"})), "no parameter 'budget'"));
+  EXPECT_TRUE(contains(error_of_study(budget_study({"CR 3:8 budget=0.5"})), "budget is given twice"));
+  Study study = budget_study();
+  study.recipe.precision.bits = "8";
+  EXPECT_TRUE(contains(error_of_study(study), "a budget needs two numbers"));
+  study = budget_study();
+  study.recipe.training.lr_schedule = "plateau";
+  study.recipe.data.validation = 100;
+  EXPECT_TRUE(contains(error_of_study(study), "matched follows the learning rate"));
+  study = budget_study();
+  study.deficits = {100};
+  EXPECT_TRUE(contains(error_of_study(study), "a study of kind budget has no deficits"));
+  study = budget_study({}, {0.5});
+  study.kind = Study::kSuite;
+  EXPECT_TRUE(contains(error_of_study(study), "budgets are a study's of kind budget"));
+}
+
+}  // namespace
+}  // namespace lowtide
