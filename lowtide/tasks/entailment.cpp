@@ -201,6 +201,10 @@ Entailment::Batch Entailment::batch_of(const Encoded& data, const std::vector<st
           torch::tensor(labels).to(device_)};
 }
 
+torch::Tensor Entailment::scores_of(const BertInput& input) {
+  return stand_in_ ? stand_in_({input.words, input.types, input.present})[0] : model_->forward(input);
+}
+
 StepResult Entailment::train_step() {
   last_ = batch_of(train_, sampler_->next());
   const MacCounter counter(*execution_, layers_);
@@ -227,7 +231,7 @@ Evaluation Entailment::evaluate(Split split, Bits bits) {
   for (std::int64_t first = 0; first < items; first += recipe_.training.batch) {
     const std::int64_t last = std::min(items, first + recipe_.training.batch);
     const Batch batch = batch_of(data, {order.begin() + first, order.begin() + last});
-    const torch::Tensor scores = model_->forward(batch.input);
+    const torch::Tensor scores = scores_of(batch.input);
     loss += torch::cross_entropy_loss(scores, batch.labels) * (last - first);
     correct += scores.argmax(1).eq(batch.labels).sum();
   }

@@ -57,6 +57,7 @@ class Entailment final : public Task {
     return {recipe_.training.seed, train_.lengths(), recipe_.training.batch};
   }
   Batch batch_of(const Encoded& data, const std::vector<std::int64_t>& items) const;
+  torch::Tensor scores_of(const BertInput& input);
 
   Recipe recipe_;
   torch::Device device_;
