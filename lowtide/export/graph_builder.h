@@ -28,6 +28,7 @@ class GraphBuilder {
 
   // What follows is named after this layer.
   void enter(const std::string& layer) { layer_ = layer; }
+  const std::string& layer() const { return layer_; }
 
   Value input(const std::string& name, OnnxType type, std::vector<OnnxDimension> shape);
   void output(const Value& value, const std::string& name, OnnxType type, std::vector<OnnxDimension> shape);

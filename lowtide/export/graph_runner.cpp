@@ -156,6 +156,7 @@ const std::map<std::string, Operator>& operators() {
       {"LayerNormalization", layer_norm},
       {"Shape", shape_of},
       {"Resize", resize},
+      {"ConstantOfShape", plain([](const Tensors& in) { return at::zeros(numbers_of(in[0])); })},
       {"Identity", plain([](const Tensors& in) { return in[0]; })},
       {"Relu", plain([](const Tensors& in) { return in[0].relu(); })},
       {"Round", plain([](const Tensors& in) { return in[0].round(); })},

@@ -21,7 +21,7 @@ void write_lstm_language_model(NetworkWriter& writer, const LstmLanguageModel& m
                          {"items", layer->options.units});
     };
     const Value hidden = state("hidden"), cell = state("cell");
-    const NetworkWriter::LstmValues y = writer.lstm(*layer, x, hidden, cell);
+    const LayerWriter::LstmValues y = writer.lstm(*layer, x, hidden, cell);
     x = y.hidden;
     left.emplace_back(hidden, y.last_hidden);
     left.emplace_back(cell, y.last_cell);

@@ -34,6 +34,13 @@ struct LinearLayer {
   int bits = 0;
 };
 
+// One layer of an LSTM; its weights have rows of the input, forget, cell and output gates.
+struct LstmLayer {
+  at::Tensor input_weight, hidden_weight, bias;
+  Range input, hidden;  // with which x and the state are quantised
+  int bits = 0;
+};
+
 // Writes quantised products into a graph, as the library evaluates them. UserError for bits that the form has no codes for.
 class LayerWriter {
  public:
@@ -47,6 +54,13 @@ class LayerWriter {
   Value matrix(const at::Tensor& weight, int bits);  // transposed: inputs × outputs
   Value bias(const at::Tensor& bias, int bits);
 
+  // x is length × items × inputs, the state items × units each.
+  struct LstmValues {
+    Value hidden;  // length × items × units
+    Value last_hidden, last_cell;
+  };
+  LstmValues lstm(const LstmLayer& layer, const Value& x, const Value& hidden, const Value& cell);
+
   // a·b of two activations, each quantised with a range for every row, that of the values at hand. Where runtimes have no
   // kernel for that, in kQdq, it is a product of floats.
   Value product(const Value& a, const Value& b, int bits);
@@ -58,6 +72,7 @@ class LayerWriter {
   Value exact_activation(const Value& x, const Range& range, int bits);
   Value integer_activation(const Value& x, const Range& range, int bits);
   Value rounded_rows(const Value& x, int bits);
+  std::shared_ptr<const OnnxGraph> lstm_step(const LstmLayer& layer);
 
   GraphBuilder& graph_;
   ExportForm form_;

@@ -56,4 +56,13 @@ Value NetworkWriter::linear(const QuantLinearImpl& linear, const Value& x) {
   return layers.linear({linear.weight, linear.bias, linear.input_range().running(), bits_of(linear)}, x);
 }
 
+LayerWriter::LstmValues NetworkWriter::lstm(const QuantLstmImpl& layer, const Value& x, const Value& hidden,
+                                            const Value& cell) {
+  graph.enter(layer.layer_name());
+  const LstmRanges& ranges = layer.ranges();
+  return layers.lstm({layer.input_weight, layer.hidden_weight, layer.bias, ranges.input.running(),
+                      ranges.hidden.running(), bits_of(layer)},
+                     x, hidden, cell);
+}
+
 }  // namespace lowtide

@@ -27,12 +27,8 @@ class NetworkWriter {
   Value transformer_layer(const TransformerLayerImpl& layer, const std::string& name, const Value& x,
                           const Value& mask);
 
-  // x is length × items × inputs, the states items × units.
-  struct LstmValues {
-    Value hidden;  // length × items × units
-    Value last_hidden, last_cell;
-  };
-  LstmValues lstm(const QuantLstmImpl& layer, const Value& x, const Value& hidden, const Value& cell);
+  LayerWriter::LstmValues lstm(const QuantLstmImpl& layer, const Value& x, const Value& hidden,
+                               const Value& cell);
 
   // The first rows of a constant, as many as `like` has in its dimension; or the first of several of its dimensions.
   Value first_of(const at::Tensor& table, const std::string& name, const std::vector<std::int64_t>& axes,
@@ -50,7 +46,6 @@ class NetworkWriter {
   Value block(const ConvBlock& block, const Value& x);
   Value attention(const SelfAttentionImpl& attention, const Value& x, const Value& mask);
   Value gelu(const Value& x);
-  std::shared_ptr<const OnnxGraph> lstm_step(const QuantLstmImpl& layer);
 
   ExportOptions options_;
 };

@@ -20,7 +20,7 @@ std::string bert_name(const std::string& name) {
   return published.starts_with("classifier.") ? published : "bert." + published;
 }
 
-// torchvision's RetinaNet, of version 0.15 and later, whose pyramid takes its sixth map from the trunk.
+// torchvision's RetinaNet, with a pyramid that takes its sixth map from the trunk.
 std::string retinanet_name(const std::string& name) {
   static const std::map<std::string, std::string> kModules{
       {"pyramid.lateral3", "backbone.fpn.inner_blocks.0.0"},

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dis
+import inspect
+import math
 import operator
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union, cast
 
@@ -11,7 +14,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional
 
 from lowtide import _lowtide
-from lowtide.modules import QuantLinear, Quantised
+from lowtide.modules import QuantLinear, QuantLSTM, QuantMultiheadAttention, Quantised
 from lowtide.quantize import precision
 
 
@@ -62,7 +65,20 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
+class _Proxy(fx.Proxy):
+    def __iter__(self) -> Any:
+        """Of `a, b = module(x)`. PyTorch 1.13 does not find its place in the code that Python 3.11 compiles."""
+        frame = cast(Any, inspect.currentframe()).f_back
+        for instruction in dis.get_instructions(frame.f_code):
+            if instruction.offset == frame.f_lasti and instruction.opname == "UNPACK_SEQUENCE":
+                return iter([self[i] for i in range(instruction.argval)])
+        return self.tracer.iter(self)
+
+
 class _Tracer(fx.Tracer):
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Proxy(node, self)
+
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return isinstance(m, Quantised) or super().is_leaf_module(m, module_qualified_name)
 
@@ -89,6 +105,7 @@ class _Writer:
         self.modules = dict(model.named_modules())
         self.model, self.graph, self.layers = model, graph, layers
         self.values: Dict[fx.Node, Any] = {}
+        self.constants: Dict[str, Tensor] = {}  # the model's own, by their names in the graph
 
     def write(self, traced: fx.Graph, examples: List[Tensor], results: Any) -> None:
         remaining = list(examples)
@@ -121,7 +138,10 @@ class _Writer:
     def _write_outputs(self, outputs: Any, results: Any) -> None:
         several = isinstance(outputs, (tuple, list))
         for i, (output, result) in enumerate(zip(outputs, results) if several else [(outputs, results)]):
-            self.graph.output(self.values[output], f"output{i}" if several else "output", result, _open_shape(result))
+            value = self.values[output]
+            if not isinstance(value, str) or not isinstance(result, Tensor):
+                raise ValueError(f"output {i} is a {type(result).__name__}; expected tensors, or one tuple of them")
+            self.graph.output(value, f"output{i}" if several else "output", result, _open_shape(result))
 
     def _emit(self, node: fx.Node) -> Any:
         if node.op == "get_attr":
@@ -174,7 +194,10 @@ class _Writer:
 
     def _constant(self, name: str) -> str:
         owner, _, leaf = name.rpartition(".")
-        return self.graph.constant(getattr(self.modules[owner], leaf), name)
+        tensor = getattr(self.modules[owner], leaf)
+        value = self.graph.constant(tensor, name)
+        self.constants[value] = tensor
+        return value
 
 
 def _open_shape(tensor: Tensor) -> List[Union[int, str]]:
@@ -206,6 +229,72 @@ def _pair(value: Union[int, Sequence[int]]) -> List[int]:
 def _linear(w: _Writer, module: nn.Linear, x: str) -> str:
     span, bits = _quantisation(module)
     return w.layers.linear(x, module.weight, module.bias, span, bits)
+
+
+def _attention(w: _Writer, module: QuantMultiheadAttention, query: str, key: str, value: str,
+               key_padding_mask: Optional[str] = None, need_weights: bool = True, attn_mask: Optional[str] = None,
+               average_attn_weights: bool = True, is_causal: bool = False) -> Tuple[str, Optional[str]]:
+    if key_padding_mask is not None:
+        raise ValueError("attention with key_padding_mask cannot be exported")
+    bits = {name: layer.evaluation_bits for name, layer in module._lowtide_layers.items()}
+    weights, split = module._weights(), w.graph.integers([0, 0, module.num_heads, module.head_dim])
+
+    def heads(name: str, x: str, order: List[int]) -> str:
+        x = x if module.batch_first else w.node("Transpose", [x], perm=[1, 0, 2])
+        y = w.layers.linear(x, *weights[name], module._range_of(name), bits[name])
+        return w.node("Transpose", [w.node("Reshape", [y, split])], perm=order)
+
+    q, k, v = heads("query", query, [0, 2, 1, 3]), heads("key", key, [0, 2, 3, 1]), heads("value", value, [0, 2, 1, 3])
+    scores = w.node("Div", [w.layers.product(q, k, bits["scores"]), w.graph.number(math.sqrt(module.head_dim))])
+    if attn_mask is not None:
+        scores = w.node("Add", [scores, _float_mask(w, attn_mask)])
+    attention = w.node("Softmax", [scores], axis=-1)
+    context = w.node("Transpose", [w.layers.product(attention, v, bits["context"])], perm=[0, 2, 1, 3])
+    output = _linear(w, module.out_proj, w.node("Reshape", [context, w.graph.integers([0, 0, module.embed_dim])]))
+    if not module.batch_first:
+        output = w.node("Transpose", [output], perm=[1, 0, 2])
+    if not need_weights:
+        return output, None
+    return output, w.node("ReduceMean", [attention], axes=[1], keepdims=0) if average_attn_weights else attention
+
+
+def _float_mask(w: _Writer, mask: str) -> str:
+    tensor = w.constants.get(mask)
+    if tensor is None or tensor.dim() != 2:
+        raise ValueError("attention with a mask that is not a matrix of the model's own (a buffer) cannot be exported")
+    if tensor.dtype == torch.bool:
+        tensor = torch.zeros(tensor.shape).masked_fill_(tensor, -math.inf)
+    return w.graph.constant(tensor, "mask")
+
+
+def _lstm(w: _Writer, module: QuantLSTM, x: str, hx: Optional[Tuple[str, str]] = None) -> Tuple[str, Tuple[str, str]]:
+    if module.bidirectional:
+        raise ValueError("an LSTM in both directions cannot be exported")
+    if module.batch_first:
+        x = w.node("Transpose", [x], perm=[1, 0, 2])
+    one_layer, lasts = w.graph.integers([1, -1, module.hidden_size]), []
+    for i, (suffix, layer) in enumerate(module._lowtide_layers.items()):
+        w.graph.enter(layer.name)
+        state = _zero_state(w, x, module.hidden_size) if hx is None else tuple(_state_of_layer(w, part, i) for part in hx)
+        weight, hidden_weight = getattr(module, f"weight_ih_{suffix}"), getattr(module, f"weight_hh_{suffix}")
+        bias = (getattr(module, f"bias_ih_{suffix}") + getattr(module, f"bias_hh_{suffix}") if module.bias
+                else weight.new_zeros(weight.size(0)))
+        x, hidden, cell = w.layers.lstm(x, weight, hidden_weight, bias, cast(Any, state), module._range_of(f"input_{suffix}"),
+                                        module._range_of(f"hidden_{suffix}"), layer.evaluation_bits)
+        lasts.append([w.node("Reshape", [part, one_layer]) for part in (hidden, cell)])
+    last_hidden, last_cell = (w.node("Concat", list(parts), axis=0) for parts in zip(*lasts))
+    return w.node("Transpose", [x], perm=[1, 0, 2]) if module.batch_first else x, (last_hidden, last_cell)
+
+
+def _zero_state(w: _Writer, x: str, units: int) -> Tuple[str, str]:
+    one, two, axis = (w.graph.integers([number]) for number in (1, 2, 0))
+    items = w.node("Slice", [w.node("Shape", [x]), one, two, axis])
+    zeros = w.node("ConstantOfShape", [w.node("Concat", [items, w.graph.integers([units])], axis=0)])
+    return zeros, zeros
+
+
+def _state_of_layer(w: _Writer, state: str, layer: int) -> str:
+    return w.node("Gather", [state, w.graph.constant(torch.tensor(layer), "layer")], axis=0)
 
 
 def _batch_norm(w: _Writer, module: nn.BatchNorm2d, x: str) -> str:
@@ -339,6 +428,8 @@ def _of_module(emit: Emit, *names: str) -> Emit:
 POOL = ("kernel_size", "stride", "padding")
 MODULES: Dict[type, Emit] = {
     QuantLinear: _linear,
+    QuantMultiheadAttention: _attention,
+    QuantLSTM: _lstm,
     nn.Linear: _linear,
     nn.BatchNorm2d: _batch_norm,
     nn.LayerNorm: _layer_norm,

@@ -56,6 +56,16 @@ Value linear(LayerWriter& writer, const Value& x, const at::Tensor& weight,
   return writer.linear({weight, or_undefined(bias), range_of(range), bits}, x);
 }
 
+auto lstm(LayerWriter& writer, const Value& x, const at::Tensor& input_weight,
+          const at::Tensor& hidden_weight, const at::Tensor& bias, const std::pair<Value, Value>& state,
+          const std::pair<at::Tensor, at::Tensor>& input_range,
+          const std::pair<at::Tensor, at::Tensor>& hidden_range, int bits) {
+  const LayerWriter::LstmValues values =
+      writer.lstm({input_weight, hidden_weight, bias, range_of(input_range), range_of(hidden_range), bits}, x,
+                  state.first, state.second);
+  return std::tuple(values.hidden, values.last_hidden, values.last_cell);
+}
+
 }  // namespace
 
 void bind_export(py::module_& module) {
@@ -86,6 +96,7 @@ void bind_export(py::module_& module) {
            py::keep_alive<1, 2>())
       .def("conv", &conv)
       .def("linear", &linear)
+      .def("lstm", &lstm)
       .def("product", &LayerWriter::product);
   py::class_<GraphRunner>(module, "GraphRunner")
       .def(py::init([](const GraphBuilder& graph) { return GraphRunner(graph.graph()); }))

@@ -124,7 +124,9 @@ TEST(LayerWriter, StoresCodesAsBytes) {
     for (const OnnxTensor& constant : graph_of(form, all).constants) {
       const auto elements = static_cast<std::int64_t>(constant.bytes.size());
       if (constant.type == type && constant.shape.size() == 4) codes += elements;
-      if (constant.type == OnnxType::kFloat) EXPECT_LE(elements, 6 * 4) << constant.name;
+      if (constant.type == OnnxType::kFloat) {
+        EXPECT_LE(elements, 6 * 4) << constant.name;
+      }
     }
     EXPECT_EQ(codes, all[0].weight.numel());
   }

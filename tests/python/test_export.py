@@ -69,6 +69,30 @@ class Words(nn.Module):
         return self.fc(self.embedding(words).permute(1, 0, 2).reshape(-1, 8))
 
 
+class Recurrent(nn.Module):
+    def __init__(self, batch_first):
+        super().__init__()
+        self.embedding = nn.Embedding(20, 8)
+        self.lstm = nn.LSTM(8, 6, num_layers=2, batch_first=batch_first, bias=batch_first)
+        self.fc = nn.Linear(6, 20)
+
+    def forward(self, words):
+        y, (hidden, cell) = self.lstm(self.embedding(words))
+        return self.fc(y), hidden, cell
+
+
+class Attending(nn.Module):
+    def __init__(self, batch_first):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=batch_first)
+        self.register_buffer("mask", torch.ones(5, 5).triu(1).bool())
+        self.fc = nn.Linear(8, 3)
+
+    def forward(self, x):
+        y, weights = self.attention(x, x, x, attn_mask=self.mask)
+        return self.fc(x + y), weights
+
+
 def assert_equal(actual, expected):
     """To 1e-4 but where a code falls the other way, as a sum in another order may have it: that moves all of an item a little."""
     differences = (actual - expected).abs().flatten(1).amax(1)
@@ -124,6 +148,44 @@ def test_words_and_models_without_quantisation(tmp_path):
     model = Words()
     words = torch.randint(0, 20, (4, 3))
     assert torch.allclose(lowtide.export_onnx(model, words, tmp_path / "m.onnx")(words), model(words), atol=1e-6)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("make, draw", [(Recurrent, lambda: torch.randint(0, 20, (5, 5))),
+                                        (Attending, lambda: torch.randn(5, 5, 8))])
+def test_lstms_and_attention(make, draw, batch_first, tmp_path):
+    model = make(batch_first)
+    lowtide.quantize_(model, lowtide.Schedule("static 8 grad=8", steps=10))
+    for _ in range(10):
+        model(draw())
+    model.eval()
+    x = draw()
+    exported = lowtide.export_onnx(model, draw(), tmp_path / "m.onnx")
+    with torch.no_grad():
+        expected = model(x)
+    results = run_in_onnxruntime(tmp_path / "m.onnx", {"x" if make is Attending else "words": x}, tmp_path)
+    for i, (ours, theirs) in enumerate(zip(exported(x), expected)):
+        assert_equal(ours, theirs)
+        assert_equal(results[f"output{i}"], theirs)
+
+
+def test_a_given_state_of_an_lstm(tmp_path):
+    class Stateful(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = nn.LSTM(4, 6)
+
+        def forward(self, x, hidden, cell):
+            return self.lstm(x, (hidden, cell))[0]
+
+    model = Stateful()
+    lowtide.quantize_(model, lowtide.Schedule("static 8 grad=8", steps=10))
+    inputs = torch.randn(5, 3, 4), torch.randn(1, 3, 6), torch.randn(1, 3, 6)
+    for _ in range(10):
+        model(*inputs)
+    with torch.no_grad():
+        expected = model.eval()(*inputs)
+    assert_equal(lowtide.export_onnx(model, inputs, tmp_path / "m.onnx")(*inputs), expected)
 
 
 def test_modes_and_bits_are_put_back(tmp_path):
