@@ -17,6 +17,8 @@ std::span<const Command> commands() {
       Command{
           "eval", eval_command, "evaluate a run, or a checkpoint, at a declared precision", {}, kComputes},
       Command{"predict", predict_command, "find objects in images, draw their boxes", {}, kComputes},
+      Command{
+          "export", export_command, "write a trained network as an ONNX file, or its weights", {}, kComputes},
       Command{"compare", compare_command, "finished runs in one table", {}},
       Command{"report", report_command, "a page of figures and tables about runs, in one file", {}},
       Command{"serve", serve_command, "the same page, live, while runs go on", {}},

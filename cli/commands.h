@@ -35,6 +35,7 @@ int completion_command(int argc, char** argv);
 int cost_command(int argc, char** argv);
 int data_command(int argc, char** argv);
 int eval_command(int argc, char** argv);
+int export_command(int argc, char** argv);
 int help_command(int argc, char** argv);
 int landscape_command(int argc, char** argv);  // study landscape
 int man_command(int argc, char** argv);

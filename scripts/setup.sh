@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Lowtide builds with, what is missing and nothing else: Debian packages, and the packages of the report's
-# page from npm. `setup.sh tests` also what make test needs, `setup.sh checks` what make format and make tidy need.
+# page from npm. `setup.sh tests` also what make test needs (ONNX Runtime from npm too), `setup.sh checks` what make format and
+# make tidy need.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,17 +43,22 @@ install_packages() {
   DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}"
 }
 
-# A copy of the lock file beside the packages tells which they are.
-install_page_packages() {
-  cmp -s web/package-lock.json web/node_modules/.installed-lock && return
-  command -v npm >/dev/null || { echo "setup: npm is missing; the program is built without the report's page" >&2; return; }
-  echo "setup: npm ci in web/"
-  if (cd web && npm ci --no-progress >/dev/null); then
-    cp web/package-lock.json web/node_modules/.installed-lock
+# install_npm FOLDER WITHOUT [OPTION...]: the packages that the folder's lock file fixes; WITHOUT says what comes of it where
+# they cannot be had. A copy of the lock file beside the packages tells which they are.
+install_npm() {
+  local folder=$1 without=$2
+  shift 2
+  cmp -s "$folder/package-lock.json" "$folder/node_modules/.installed-lock" && return
+  command -v npm >/dev/null || { echo "setup: npm is missing; $without" >&2; return; }
+  echo "setup: npm ci in $folder/"
+  if (cd "$folder" && npm ci --no-progress "$@" >/dev/null); then
+    cp "$folder/package-lock.json" "$folder/node_modules/.installed-lock"
   else
-    echo "setup: npm ci failed; the program is built without the report's page" >&2
+    echo "setup: npm ci failed; $without" >&2
   fi
 }
 
 install_packages
-install_page_packages
+install_npm web "the program is built without the report's page"
+# Its own script would fetch libraries for GPUs; that for the CPU is in the package.
+if [ "${1:-}" = tests ]; then install_npm tests/export "exported networks are not run in ONNX Runtime" --ignore-scripts; fi

@@ -10,51 +10,13 @@
 #include <chrono>
 
 #include "lowtide/io/crc32c.h"
+#include "lowtide/io/protobuf.h"
 
 namespace lowtide {
 namespace {
 
 // A flush is asked for at every logged line; this bounds the memory of a caller that never asks.
 constexpr std::size_t kBufferLimit = 65536;
-
-template <typename Unsigned>
-void append_little_endian(std::string& out, Unsigned value) {
-  for (std::size_t i = 0; i < sizeof(value); ++i)
-    out.push_back(static_cast<char>((value >> (8 * i)) & 0xFFu));
-}
-
-// Protobuf's wire format: a key is (field number << 3 | kind).
-enum class WireKind : std::uint64_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
-
-void append_varint(std::string& out, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>((value & 0x7F) | 0x80));
-  out.push_back(static_cast<char>(value));
-}
-
-void append_key(std::string& out, std::uint64_t field, WireKind kind) {
-  append_varint(out, field << 3 | static_cast<std::uint64_t>(kind));
-}
-
-void append_integer(std::string& out, std::uint64_t field, std::int64_t value) {
-  append_key(out, field, WireKind::kVarint);
-  append_varint(out, static_cast<std::uint64_t>(value));
-}
-
-void append_double(std::string& out, std::uint64_t field, double value) {
-  append_key(out, field, WireKind::kFixed64);
-  append_little_endian(out, std::bit_cast<std::uint64_t>(value));
-}
-
-void append_float(std::string& out, std::uint64_t field, float value) {
-  append_key(out, field, WireKind::kFixed32);
-  append_little_endian(out, std::bit_cast<std::uint32_t>(value));
-}
-
-void append_bytes(std::string& out, std::uint64_t field, std::string_view bytes) {
-  append_key(out, field, WireKind::kLengthDelimited);
-  append_varint(out, bytes.size());
-  out.append(bytes);
-}
 
 // Field numbers of event.proto and summary.proto.
 constexpr std::uint64_t kEventWallTime = 1;

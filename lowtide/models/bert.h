@@ -23,6 +23,13 @@ class BertClassifier final : public torch::nn::Module {
   at::Tensor forward(const BertInput& input);
 
   const BertConfig& config() const { return config_; }
+  const torch::nn::Embedding& words() const { return words_; }
+  const torch::nn::Embedding& positions() const { return positions_; }
+  const torch::nn::Embedding& types() const { return types_; }
+  const LayerNorm& embedding_norm() const { return embedding_norm_; }
+  const std::vector<TransformerLayer>& layers() const { return layers_; }
+  const QuantLinear& pooler() const { return pooler_; }
+  const QuantLinear& classifier() const { return classifier_; }
 
  private:
   at::Tensor embed(const BertInput& input);

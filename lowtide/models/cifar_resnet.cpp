@@ -30,6 +30,10 @@ class CifarResNet final : public ImageModel {
 
   at::Tensor forward(const at::Tensor& images) override { return fc_(pixel_mean(trunk_.forward(images))); }
 
+  std::optional<ImageLayout> layout() const override {
+    return ImageLayout{.trunks = {trunk_}, .classifier = fc_};
+  }
+
  private:
   static constexpr std::int64_t kWidth = 16;
 

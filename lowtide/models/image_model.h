@@ -5,13 +5,24 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lowtide/models/initialise.h"
+#include "lowtide/nn/quant_linear.h"
 #include "lowtide/schedule/layer_rules.h"
+#include "lowtide/trunk/trunk.h"
 
 namespace lowtide {
+
+// What such a network is made of, for whoever writes it down elsewhere: trunks in a row, the mean over the pixels, a
+// classifier.
+struct ImageLayout {
+  std::vector<Trunk> trunks;
+  bool pools_first = false;  // a max pooling of 3×3 in steps of 2 after the first trunk
+  QuantLinear classifier{nullptr};
+};
 
 // A network from images (N×C×H×W) to logits (N×classes).
 class ImageModel : public torch::nn::Module {
@@ -20,6 +31,9 @@ class ImageModel : public torch::nn::Module {
 
   // Which layers the papers leave in full precision, as rules that a user's rules may overrule.
   virtual std::vector<std::string> default_rules() const { return {"fc=fp32"}; }
+
+  // Nothing where the network is not of that form.
+  virtual std::optional<ImageLayout> layout() const { return std::nullopt; }
 };
 
 struct ImageModelInfo {

@@ -23,6 +23,12 @@ class ImageNetResNet final : public ImageModel {
     return {"conv1=fp32", "*.shortcut=fp32", "fc=fp32"};
   }
 
+  std::optional<ImageLayout> layout() const override {
+    ImageLayout layout{.trunks = {trunk_.stem()}, .pools_first = true, .classifier = fc_};
+    layout.trunks.insert(layout.trunks.end(), trunk_.groups().begin(), trunk_.groups().end());
+    return layout;
+  }
+
  private:
   ResNetTrunk trunk_;
   QuantLinear fc_;

@@ -16,6 +16,9 @@ class LstmLanguageModel final : public LanguageModel {
   at::Tensor forward(const at::Tensor& words, NamedTensors& state) override;
   NamedTensors initial_state(std::int64_t batch) const override;
 
+  const std::vector<QuantLstm>& layers() const { return layers_; }
+  const QuantLinear& decoder() const { return decoder_; }
+
   at::Tensor embedding;
 
  private:

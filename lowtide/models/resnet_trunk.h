@@ -21,6 +21,8 @@ class ResNetTrunk {
   // What each group gives: 1/4, 1/8, 1/16 and 1/32 of the image's sides.
   std::array<Activation, kGroups> forward(const at::Tensor& images);
 
+  const Trunk& stem() const { return stem_; }  // before its max pooling
+  const std::array<Trunk, kGroups>& groups() const { return groups_; }
   std::int64_t width(int group) const { return widths_[static_cast<std::size_t>(group)]; }  // its channels
 
  private:

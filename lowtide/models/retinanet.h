@@ -28,8 +28,11 @@ class FeaturePyramidImpl : public torch::nn::Module {
   FeaturePyramidImpl(const ResNetTrunk& trunk, std::int64_t width);
   std::array<Activation, kLevels> forward(const std::array<Activation, ResNetTrunk::kGroups>& groups);
 
- private:
   static constexpr std::size_t kLateral = 3;  // levels that come from a group of their own
+  const std::array<QuantConv2d, kLateral>& lateral() const { return lateral_; }
+  const std::array<QuantConv2d, kLevels>& output() const { return output_; }
+
+ private:
   std::array<QuantConv2d, kLateral> lateral_;
   std::array<QuantConv2d, kLevels> output_;
 };
@@ -44,8 +47,11 @@ class DetectionHeadImpl : public torch::nn::Module {
 
   QuantConv2d output{nullptr};
 
- private:
   static constexpr std::size_t kConvolutions = 4;
+  const std::array<QuantConv2d, kConvolutions>& convolutions() const { return convolutions_; }
+  std::int64_t values() const { return values_; }
+
+ private:
   std::array<QuantConv2d, kConvolutions> convolutions_;
   std::int64_t values_;
 };
@@ -67,6 +73,11 @@ class RetinaNet : public torch::nn::Module {
   // The trunk's weights and statistics from a safetensors file with torchvision's names; what else the file holds is not
   // read. UserError for a tensor that is missing, or of another shape or type.
   void load_backbone(const std::filesystem::path& file);
+
+  const ResNetTrunk& trunk() const { return trunk_; }
+  const FeaturePyramid& pyramid() const { return pyramid_; }
+  const DetectionHead& class_head() const { return class_head_; }
+  const DetectionHead& box_head() const { return box_head_; }
 
  private:
   static constexpr std::int64_t kWidth = 256;

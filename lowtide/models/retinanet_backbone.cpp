@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
 #include <cstring>
 #include <string_view>
 
@@ -9,27 +8,10 @@
 #include "lowtide/base/torch.h"
 #include "lowtide/io/safetensors.h"
 #include "lowtide/models/retinanet.h"
+#include "lowtide/models/torchvision_names.h"
 
 namespace lowtide {
 namespace {
-
-struct Renaming {
-  std::string_view ours, torchvisions;
-};
-
-// In this order: a shortcut's normalisation before the shortcut.
-constexpr std::array kRenamings{Renaming{"shortcut_norm.", "downsample.1."},
-                                Renaming{"shortcut.", "downsample.0."}, Renaming{"norm", "bn"},
-                                Renaming{"running_variance", "running_var"}};
-
-std::string torchvision_name(std::string name) {
-  for (const Renaming& renaming : kRenamings) {
-    if (const auto at = name.find(renaming.ours); at != name.npos) {
-      name.replace(at, renaming.ours.size(), renaming.torchvisions);
-    }
-  }
-  return name;
-}
 
 bool is_of_backbone(std::string_view name) {
   const bool is_range = name.ends_with("activation_min") || name.ends_with("activation_range");

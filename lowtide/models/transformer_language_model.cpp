@@ -13,22 +13,22 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 
-// Vaswani et al. 2017, section 3.5: sines in the first half of the units, cosines in the second, of wave lengths from 2π to
-// 10000 · 2π.
-at::Tensor positions(std::int64_t length, std::int64_t units, const at::TensorOptions& options) {
-  const std::int64_t half = (units + 1) / 2;
-  const at::Tensor rate =
-      torch::exp(torch::arange(half, options) * (-std::log(10000.0) / static_cast<double>(half)));
-  const at::Tensor angle = torch::arange(length, options).unsqueeze(1) * rate;
-  return torch::cat({angle.sin(), angle.cos()}, 1).narrow(1, 0, units);
-}
-
 // -∞ for all words after one's own.
 at::Tensor causal_mask(std::int64_t length, const at::TensorOptions& options) {
   return torch::full({1, length, length}, -std::numeric_limits<float>::infinity(), options).triu_(1);
 }
 
 }  // namespace
+
+// Sines in the first half of the units, cosines in the second, of wave lengths from 2π to 10000 · 2π.
+at::Tensor TransformerLanguageModel::positions(std::int64_t length, std::int64_t units,
+                                               const at::TensorOptions& options) {
+  const std::int64_t half = (units + 1) / 2;
+  const at::Tensor rate =
+      torch::exp(torch::arange(half, options) * (-std::log(10000.0) / static_cast<double>(half)));
+  const at::Tensor angle = torch::arange(length, options).unsqueeze(1) * rate;
+  return torch::cat({angle.sin(), angle.cos()}, 1).narrow(1, 0, units);
+}
 
 TransformerLanguageModel::TransformerLanguageModel(const LanguageModelOptions& o) {
   if (o.units % o.heads != 0) {

@@ -19,6 +19,14 @@ class TransformerLanguageModel final : public LanguageModel {
   at::Tensor forward(const at::Tensor& words, NamedTensors& state) override;
   NamedTensors initial_state(std::int64_t) const override { return {}; }
 
+  // What is added to the embeddings of a window's words: length × units. Vaswani et al. 2017, section 3.5.
+  static at::Tensor positions(std::int64_t length, std::int64_t units, const at::TensorOptions& options);
+
+  const torch::nn::Embedding& embedding() const { return embedding_; }
+  const std::vector<TransformerLayer>& layers() const { return layers_; }
+  const LayerNorm& norm() const { return norm_; }
+  const QuantLinear& decoder() const { return decoder_; }
+
  private:
   torch::nn::Embedding embedding_ = nullptr;
   std::vector<TransformerLayer> layers_;

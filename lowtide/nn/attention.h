@@ -22,6 +22,14 @@ class SelfAttentionImpl : public torch::nn::Module {
   // 1 × length × length, or batch × 1 × length.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& mask);
 
+  const AttentionOptions& options() const { return options_; }
+  const QuantLinear& query() const { return query_; }
+  const QuantLinear& key() const { return key_; }
+  const QuantLinear& value() const { return value_; }
+  const QuantProduct& scores() const { return scores_; }
+  const QuantProduct& context() const { return context_; }
+  const QuantLinear& output() const { return output_; }
+
  private:
   at::Tensor split_heads(const at::Tensor& x) const;
 

@@ -11,6 +11,8 @@ class LayerNormImpl : public torch::nn::Module {
   LayerNormImpl(std::int64_t size, double epsilon);
   at::Tensor forward(const at::Tensor& x) const;
 
+  double epsilon() const { return epsilon_; }
+
   at::Tensor weight, bias;
 
  private:

@@ -33,6 +33,7 @@ class QuantConv2dImpl : public torch::nn::Module, public QuantLayer {
   // For a trunk, which computes convolutions together with what surrounds them.
   ConvShape shape(at::IntArrayRef input) const;
   ActivationRange& input_range() { return input_range_; }
+  const ActivationRange& input_range() const { return input_range_; }
 
   const QuantConv2dOptions options;
   at::Tensor weight;

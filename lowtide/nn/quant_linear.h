@@ -31,6 +31,8 @@ class QuantLinearImpl : public torch::nn::Module, public QuantLayer {
   explicit QuantLinearImpl(const QuantLinearOptions& options);
   at::Tensor forward(const Activation& x);
 
+  const ActivationRange& input_range() const { return input_range_; }
+
   const QuantLinearOptions options;
   at::Tensor weight;
   at::Tensor bias;  // undefined without one

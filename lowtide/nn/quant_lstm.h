@@ -48,6 +48,8 @@ class QuantLstmImpl : public torch::nn::Module, public QuantLayer {
   // back-propagation is truncated here.
   LstmOutput forward(const at::Tensor& x, const LstmState& state);
 
+  const LstmRanges& ranges() const { return ranges_; }
+
   const QuantLstmOptions options;
   at::Tensor input_weight, bias;  // W and b: rows of the input, forget, cell and output gates
   at::Tensor hidden_weight;       // U

@@ -21,6 +21,13 @@ class TransformerLayerImpl : public torch::nn::Module {
   explicit TransformerLayerImpl(const TransformerLayerOptions& options);
   at::Tensor forward(const at::Tensor& x, const at::Tensor& mask);
 
+  bool norm_first() const { return norm_first_; }
+  const SelfAttention& attention() const { return attention_; }
+  const LayerNorm& attention_norm() const { return attention_norm_; }
+  const QuantLinear& expand() const { return expand_; }
+  const QuantLinear& contract() const { return contract_; }
+  const LayerNorm& output_norm() const { return output_norm_; }
+
  private:
   at::Tensor feed_forward(const at::Tensor& x);
 

@@ -41,6 +41,7 @@ class ObjectDetection final : public Task {
   LoaderOptions loader_options() const;
   DetectionBatch to_device(DetectionBatch batch) const;
   const torch::Tensor& anchors_for(const torch::Tensor& images);
+  DetectorOutput output_of(const torch::Tensor& images);
   torch::Tensor forward_loss(const DetectionBatch& batch, DetectorOutput* output = nullptr);
   // Statistics of the normalisations (the frozen ones too, or not) and ranges, from so many batches.
   void estimate(std::int64_t batches, bool frozen);

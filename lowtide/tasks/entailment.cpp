@@ -207,6 +207,10 @@ Entailment::Batch Entailment::to_device(const Batch& batch) const {
           batch.labels.to(device_)};
 }
 
+torch::Tensor Entailment::scores_of(const BertInput& input) {
+  return stand_in_ ? stand_in_({input.words, input.types, input.present})[0] : model_->forward(input);
+}
+
 StepResult Entailment::train_step() {
   draw_batch();
   return compute_step();
@@ -256,7 +260,7 @@ Evaluation Entailment::evaluate(Split split, Bits bits) {
   for (std::int64_t first = 0; first < items; first += recipe_.training.batch) {
     const std::int64_t last = std::min(items, first + recipe_.training.batch);
     const Batch batch = to_device(host_batch(data, {order.begin() + first, order.begin() + last}));
-    const torch::Tensor scores = model_->forward(batch.input);
+    const torch::Tensor scores = scores_of(batch.input);
     loss += torch::cross_entropy_loss(scores, batch.labels) * (last - first);
     correct += scores.argmax(1).eq(batch.labels).sum();
   }

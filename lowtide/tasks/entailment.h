@@ -64,6 +64,7 @@ class Entailment final : public Task {
   }
   Batch host_batch(const Encoded& data, const std::vector<std::int64_t>& items) const;
   Batch to_device(const Batch& batch) const;
+  torch::Tensor scores_of(const BertInput& input);
 
   Recipe recipe_;
   torch::Device device_;

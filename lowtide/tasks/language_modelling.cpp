@@ -58,8 +58,17 @@ LanguageModelling::Window LanguageModelling::to_device(const TextWindow& window,
   return {words.to(device_), torch::tensor(window.targets).to(device_)};
 }
 
+torch::Tensor LanguageModelling::scores_of(const torch::Tensor& words, NamedTensors& state) {
+  if (!stand_in_) return model_->forward(words, state);
+  std::vector<torch::Tensor> inputs{words};
+  for (const auto& [name, tensor] : state) inputs.push_back(tensor);
+  const std::vector<torch::Tensor> outputs = stand_in_(inputs);
+  for (std::size_t i = 0; i < state.size(); ++i) state[i].second = outputs[i + 1];
+  return outputs[0];
+}
+
 torch::Tensor LanguageModelling::loss_of(const Window& window, NamedTensors& state) {
-  const torch::Tensor scores = model_->forward(window.words, state);
+  const torch::Tensor scores = scores_of(window.words, state);
   return torch::cross_entropy_loss(scores.view({-1, scores.size(-1)}), window.targets);
 }
 

@@ -45,6 +45,7 @@ class LanguageModelling final : public Task {
     torch::Tensor words, targets;  // time × batch; time · batch
   };
   Window to_device(const TextWindow& window, std::int64_t batch) const;
+  torch::Tensor scores_of(const torch::Tensor& words, NamedTensors& state);
   torch::Tensor loss_of(const Window& window, NamedTensors& state);
 
   std::int64_t batch_, length_;

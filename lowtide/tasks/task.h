@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,6 +82,11 @@ class Task {
     return evaluate(split, bits);
   }
 
+  // A network in place of the model, from its inputs to its outputs: an exported one, to be judged on the same items. With it
+  // evaluate() computes in floats, whatever bits it is given.
+  using Network = std::function<std::vector<torch::Tensor>(const std::vector<torch::Tensor>&)>;
+  void set_stand_in(Network network) { stand_in_ = std::move(network); }
+
   // Estimates running statistics and ranges anew for the weights as they are, from training data.
   virtual void re_estimate_statistics() = 0;
 
@@ -92,6 +98,9 @@ class Task {
   virtual Json state() const = 0;
   virtual void restore(const Json& state) = 0;
   virtual NamedTensors carried() const { return {}; }
+
+ protected:
+  Network stand_in_;  // empty: the model itself
 };
 
 std::unique_ptr<Task> make_task(const Recipe& recipe);

@@ -16,6 +16,8 @@ class Trunk {
   void append(ConvBlock block) { blocks_.push_back(std::move(block)); }
   Activation forward(const Activation& x) const;
 
+  const std::vector<ConvBlock>& blocks() const { return blocks_; }
+
  private:
   std::vector<ConvBlock> blocks_;
 };

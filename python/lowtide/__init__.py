@@ -14,6 +14,7 @@ import torch  # noqa: F401  the module takes the libraries that torch has loaded
 
 from lowtide._lowtide import engine_names, version as __version__
 from lowtide.cost import Cost, LayerCost, cost
+from lowtide.export import Exported, export_onnx
 from lowtide.quantize import LayerInfo, layers, precision, quantize_, restore_
 from lowtide.run import Run, run
 from lowtide.schedule import Bits, Schedule
@@ -21,6 +22,7 @@ from lowtide.schedule import Bits, Schedule
 __all__ = [
     "Bits",
     "Cost",
+    "Exported",
     "LayerCost",
     "LayerInfo",
     "Run",
@@ -28,6 +30,7 @@ __all__ = [
     "__version__",
     "cost",
     "engine_names",
+    "export_onnx",
     "layers",
     "precision",
     "quantize_",

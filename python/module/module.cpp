@@ -19,5 +19,6 @@ PYBIND11_MODULE(_lowtide, module) {
   module.def("engine_names", &lowtide::engine_names);
   lowtide::python::bind_schedule(module);
   lowtide::python::bind_quantization(module);
+  lowtide::python::bind_export(module);
   lowtide::python::bind_run(module);
 }

@@ -38,6 +38,7 @@ class Quantization {
   // Instead of both; counts nothing. None: as before.
   void override_bits(std::optional<Bits> bits) { override_ = bits; }
   const std::optional<Bits>& overridden() const { return override_; }
+  Bits evaluation_bits() const { return override_.value_or(evaluation_); }
 
   // Before a layer's call: an evaluation is a call in evaluation mode that asks for no gradients.
   void choose_bits(bool training);

@@ -81,6 +81,10 @@ void bind_quantization(py::module_& module) {
       .def_property_readonly("quantization", &Layer::quantization)
       .def_property_readonly("name", &Layer::layer_name)
       .def_property_readonly("precision", [](const Layer& layer) { return to_string(layer.rule()); })
+      .def_property_readonly("evaluation_bits",
+                             [](const Layer& layer) {
+                               return layer.rule().resolve(layer.quantization()->evaluation_bits()).forward;
+                             })
       .def("__copy__", [](const Layer& layer) { return std::make_shared<Layer>(layer); })
       .def("__deepcopy__", [](const Layer& layer, const py::dict&) { return std::make_shared<Layer>(layer); })
       .def("conv2d", &conv2d, ReleaseLock())
