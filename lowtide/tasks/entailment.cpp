@@ -9,6 +9,7 @@
 #include "lowtide/models/bert_weights.h"
 #include "lowtide/models/initialise.h"
 #include "lowtide/tasks/setup.h"
+#include "lowtide/tasks/shared_evaluation.h"
 
 namespace lowtide {
 namespace {
@@ -100,8 +101,10 @@ bool has_pairs(const DataOptions& options, Split split) {
   return has_entailment(options.format, options.dir, split, language_of(options, split));
 }
 
-Entailment::Entailment(const Recipe& recipe)
+Entailment::Entailment(const Recipe& recipe, std::shared_ptr<Ranks> ranks)
     : recipe_(recipe),
+      ranks_(std::move(ranks)),
+      shards_(ranks_->shards_of(recipe.training.shards)),
       device_(device_of(recipe.running)),
       config_(config_of(recipe)),
       pieces_(pieces_of(recipe)),
@@ -201,14 +204,24 @@ Entailment::Batch Entailment::batch_of(const Encoded& data, const std::vector<st
           torch::tensor(labels).to(device_)};
 }
 
-StepResult Entailment::train_step() {
-  last_ = batch_of(train_, sampler_->next());
+void Entailment::draw_batch() {
+  if (execution_->shard == shards_.first) drawn_ = sampler_->next();
+}
+
+// One batch of an epoch may have fewer pairs than there are shards.
+StepResult Entailment::compute_step() {
+  const auto pairs = static_cast<std::int64_t>(drawn_.size());
+  const std::int64_t begin = shards_.begin_of(execution_->shard, pairs),
+                     end = shards_.begin_of(execution_->shard + 1, pairs);
+  if (begin == end) return {.share = 0};
+  last_ = batch_of(train_, {drawn_.begin() + begin, drawn_.begin() + end});
   const MacCounter counter(*execution_, layers_);
   const torch::Tensor scores = model_->forward(last_.input);
   const torch::Tensor loss = torch::cross_entropy_loss(scores, last_.labels);
   loss.backward();
   const torch::Tensor correct = scores.detach().argmax(1).eq(last_.labels).sum();
-  return {loss.detach(), correct, last_.labels.size(0), last_.labels.size(0), counter.macs()};
+  return {loss.detach(), correct,        end - begin,
+          end - begin,   counter.macs(), static_cast<double>(end - begin) / static_cast<double>(pairs)};
 }
 
 Evaluation Entailment::evaluate(Split split, Bits bits) {
@@ -221,18 +234,19 @@ Evaluation Entailment::evaluate(Split split, Bits bits) {
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
     return lengths[static_cast<std::size_t>(a)] < lengths[static_cast<std::size_t>(b)];
   });
-  torch::Tensor loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));
-  torch::Tensor correct = torch::zeros({}, torch::TensorOptions(torch::kInt64).device(device_));
+  order = items_of_rank(order, recipe_.training.batch, *ranks_);
+  EvaluationSums sums;
   const auto items = static_cast<std::int64_t>(order.size());
   for (std::int64_t first = 0; first < items; first += recipe_.training.batch) {
     const std::int64_t last = std::min(items, first + recipe_.training.batch);
     const Batch batch = batch_of(data, {order.begin() + first, order.begin() + last});
     const torch::Tensor scores = model_->forward(batch.input);
-    loss += torch::cross_entropy_loss(scores, batch.labels) * (last - first);
-    correct += scores.argmax(1).eq(batch.labels).sum();
+    sums.add(torch::cross_entropy_loss(scores, batch.labels) * (last - first),
+             scores.argmax(1).eq(batch.labels).sum(), last - first);
   }
-  const auto count = static_cast<double>(items);
-  return {correct.item<double>() / count, loss.item<double>() / count, items};
+  const EvaluationSums::Totals all = sums.over_all(*ranks_);
+  const auto count = static_cast<double>(all.items);
+  return {static_cast<double>(all.correct) / count, all.loss / count, all.items};
 }
 
 void Entailment::re_estimate_statistics() {

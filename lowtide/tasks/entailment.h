@@ -16,7 +16,7 @@ bool has_pairs(const DataOptions& options, Split split);
 // classifier.
 class Entailment final : public Task {
  public:
-  explicit Entailment(const Recipe& recipe);
+  explicit Entailment(const Recipe& recipe, std::shared_ptr<Ranks> ranks = alone());
 
   std::string metric_name() const override { return "accuracy"; }
   std::string item_name() const override { return "pairs"; }
@@ -27,7 +27,8 @@ class Entailment final : public Task {
   std::int64_t items_per_step() const override { return recipe_.training.batch; }
   void complete(Recipe& recipe) const override { recipe.data.classes = recipe_.data.classes; }
   std::vector<Ledger::Layer> layers() override { return layers_; }
-  StepResult train_step() override;
+  void draw_batch() override;
+  StepResult compute_step() override;
   bool has(Split split) const override { return split != Split::kValid || !valid_.pairs.empty(); }
   Evaluation evaluate(Split split, Bits bits) override;
   void re_estimate_statistics() override;
@@ -59,6 +60,8 @@ class Entailment final : public Task {
   Batch batch_of(const Encoded& data, const std::vector<std::int64_t>& items) const;
 
   Recipe recipe_;
+  std::shared_ptr<Ranks> ranks_;
+  Shards shards_;
   torch::Device device_;
   BertConfig config_;
   WordPiece pieces_;
@@ -69,6 +72,7 @@ class Entailment final : public Task {
   std::shared_ptr<Execution> execution_;
   std::shared_ptr<BertClassifier> model_;
   std::vector<Ledger::Layer> layers_;
+  std::vector<std::int64_t> drawn_;  // the pairs of the step
   Batch last_;
 };
 

@@ -20,8 +20,14 @@ LanguageModelOptions options_of(const ModelOptions& model, std::int64_t words) {
   return {words, model.hidden, model.layers, model.dropout, model.heads, model.feed_forward_units()};
 }
 
-void replace(NamedTensors& values, const NamedTensors& by) {
+void replace(const NamedTensors& values, const NamedTensors& by) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i].second.copy_(by[i].second);
+}
+
+NamedTensors rows_of(const NamedTensors& tensors, std::int64_t begin, std::int64_t end) {
+  NamedTensors rows;
+  for (const auto& [name, tensor] : tensors) rows.emplace_back(name, tensor.narrow(0, begin, end - begin));
+  return rows;
 }
 
 }  // namespace
@@ -31,9 +37,11 @@ Corpus open_corpus(const DataOptions& options) {
   return open_text(options.dir, {options.tokens == "characters", options.min_count});
 }
 
-LanguageModelling::LanguageModelling(const Recipe& recipe)
+LanguageModelling::LanguageModelling(const Recipe& recipe, std::shared_ptr<Ranks> ranks)
     : batch_(recipe.training.batch),
       length_(recipe.data.length),
+      ranks_(std::move(ranks)),
+      shards_(ranks_->shards_of(recipe.training.shards)),
       device_(device_of(recipe.running)),
       corpus_(open_corpus(recipe.data)),
       batches_(corpus_.train, batch_, length_),
@@ -59,18 +67,36 @@ torch::Tensor LanguageModelling::loss_of(const Window& window, NamedTensors& sta
   return torch::cross_entropy_loss(scores.view({-1, scores.size(-1)}), window.targets);
 }
 
-StepResult LanguageModelling::train_step() {
+LanguageModelling::Window LanguageModelling::columns_of(const Window& window, std::int64_t begin,
+                                                        std::int64_t end) const {
+  if (begin == 0 && end == window.words.size(1)) return window;
+  const torch::Tensor targets = window.targets.view_as(window.words);
+  return {window.words.narrow(1, begin, end - begin).contiguous(),
+          targets.narrow(1, begin, end - begin).reshape({-1})};
+}
+
+void LanguageModelling::draw_batch() {
+  if (execution_->shard != shards_.first) return;  // of the same window
   const TextWindow window = batches_.next();
   if (window.first) replace(carried_, model_->initial_state(batch_));
-  last_ = to_device(window, batch_);
+  window_ = to_device(window, batch_);
+}
+
+StepResult LanguageModelling::compute_step() {
+  const std::int64_t begin = shards_.begin_of(execution_->shard, batch_),
+                     end = shards_.begin_of(execution_->shard + 1, batch_);
+  last_ = columns_of(window_, begin, end);
+  const NamedTensors remembered = rows_of(carried_, begin, end);
   before_last_.clear();
-  for (const auto& [name, tensor] : carried_) before_last_.emplace_back(name, tensor.clone());
+  for (const auto& [name, tensor] : remembered) before_last_.emplace_back(name, tensor.clone());
   const MacCounter counter(*execution_, layers_);
-  NamedTensors state = carried_;
+  NamedTensors state = remembered;
   const torch::Tensor loss = loss_of(last_, state);
   loss.backward();
-  replace(carried_, state);
-  return {loss.detach(), {}, window.length * batch_, 0, counter.macs()};
+  replace(remembered, state);
+  return {loss.detach(),       {},
+          last_.words.numel(), 0,
+          counter.macs(),      static_cast<double>(end - begin) / static_cast<double>(batch_)};
 }
 
 std::optional<double> LanguageModelling::training_metric(double loss, double /*correct*/) const {
@@ -81,22 +107,33 @@ Evaluation LanguageModelling::evaluate(Split split, Bits bits) {
   return evaluate_sample(split, bits, std::numeric_limits<std::int64_t>::max());
 }
 
-// The first windows of each column: what follows cannot be read without what came before it.
+// The first windows of each column: what follows cannot be read without what came before it. The columns are shared out as
+// those of training are.
 Evaluation LanguageModelling::evaluate_sample(Split split, Bits bits, std::int64_t items) {
   const auto& text = corpus_.of(split);
   const Evaluating evaluating(*model_, *execution_, bits);
   const auto columns = std::clamp<std::int64_t>(static_cast<std::int64_t>(text.size() / 2), 1, kEvalColumns);
-  TextBatches windows(text, columns, length_);
-  NamedTensors state = model_->initial_state(columns);
-  torch::Tensor loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));
+  std::vector<double> losses;  // of this rank's shards
   std::int64_t words = 0;
-  for (std::int64_t i = 0; i < windows.windows_per_epoch() && words < items; ++i) {
-    const TextWindow window = windows.next();
-    const std::int64_t here = window.length * columns;
-    loss += loss_of(to_device(window, columns), state) * here;
-    words += here;
+  for (std::int64_t shard = shards_.first; shard < shards_.end(); ++shard) {
+    const std::int64_t begin = shards_.begin_of(shard, columns), end = shards_.begin_of(shard + 1, columns);
+    TextBatches windows(text, columns, length_);
+    NamedTensors state = model_->initial_state(end - begin);
+    torch::Tensor loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));
+    words = 0;
+    for (std::int64_t i = 0; i < windows.windows_per_epoch() && words < items; ++i) {
+      const TextWindow window = windows.next();
+      const Window part = columns_of(to_device(window, columns), begin, end);
+      if (begin < end) loss += loss_of(part, state) * part.words.numel();
+      words += window.length * columns;
+    }
+    losses.push_back(loss.item<double>());
   }
-  const double mean = loss.item<double>() / static_cast<double>(words);
+  double loss = 0;
+  for (const torch::Tensor& of_rank : ranks_->gather(torch::tensor(losses, torch::kDouble).to(device_))) {
+    for (const torch::Tensor& of_shard : of_rank.cpu().unbind(0)) loss += of_shard.item<double>();
+  }
+  const double mean = loss / static_cast<double>(words);
   Evaluation evaluation{std::exp(mean), mean, words};
   if (corpus_.kind == "characters") evaluation.also["bits_per_character"] = mean / std::numbers::ln2;
   return evaluation;

@@ -14,7 +14,7 @@ Corpus open_corpus(const DataOptions& options);
 // carried from one to the next, gradients are not.
 class LanguageModelling final : public Task {
  public:
-  explicit LanguageModelling(const Recipe& recipe);
+  explicit LanguageModelling(const Recipe& recipe, std::shared_ptr<Ranks> ranks = alone());
 
   std::string metric_name() const override { return "perplexity"; }
   std::string item_name() const override { return corpus_.kind; }
@@ -24,7 +24,8 @@ class LanguageModelling final : public Task {
   double steps_per_epoch() const override { return static_cast<double>(batches_.windows_per_epoch()); }
   std::int64_t items_per_step() const override { return batch_ * length_; }
   std::vector<Ledger::Layer> layers() override { return layers_; }
-  StepResult train_step() override;
+  void draw_batch() override;
+  StepResult compute_step() override;
   std::optional<double> training_metric(double loss, double correct) const override;
   bool has(Split) const override { return true; }
   Evaluation evaluate(Split split, Bits bits) override;
@@ -41,17 +42,22 @@ class LanguageModelling final : public Task {
     torch::Tensor words, targets;  // time × batch; time · batch
   };
   Window to_device(const TextWindow& window, std::int64_t batch) const;
+  Window columns_of(const Window& window, std::int64_t begin, std::int64_t end) const;
   torch::Tensor loss_of(const Window& window, NamedTensors& state);
 
   std::int64_t batch_, length_;
+  std::shared_ptr<Ranks> ranks_;
+  Shards shards_;  // of a window's columns
   torch::Device device_;
   Corpus corpus_;
   TextBatches batches_;
   std::shared_ptr<Execution> execution_;
   std::shared_ptr<LanguageModel> model_;
   std::vector<Ledger::Layer> layers_;
-  NamedTensors carried_, before_last_;  // what the network remembers now, and before the last step
-  Window last_;
+  Window window_;         // of the step
+  NamedTensors carried_;  // what the network remembers, a row for each column
+  Window last_;           // the last shard that was computed, and what was remembered before it
+  NamedTensors before_last_;
 };
 
 }  // namespace lowtide
