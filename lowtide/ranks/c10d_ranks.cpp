@@ -8,6 +8,7 @@
 #include <chrono>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
@@ -38,10 +39,12 @@ C10dStore make_store(const RankEnvironment& environment) {
     return c10::make_intrusive<c10d::FileStore>(environment.folder + "/store", environment.size);
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(environment.port);
-  options.isServer = environment.rank == 0;
+  options.isServer = environment.rank == 0 && environment.meeting.empty();
   options.numWorkers = static_cast<std::size_t>(environment.size);
   try {
-    return c10::make_intrusive<c10d::TCPStore>(environment.address, options);
+    C10dStore store = c10::make_intrusive<c10d::TCPStore>(environment.address, options);
+    if (environment.meeting.empty()) return store;
+    return c10::make_intrusive<c10d::PrefixStore>(environment.meeting, std::move(store));
   } catch (const std::exception&) {
     const std::string place = fmt::format("{}:{}", environment.address, environment.port);
     if (environment.rank == 0)

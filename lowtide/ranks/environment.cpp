@@ -67,6 +67,9 @@ RankEnvironment from_torchrun(const Variables& variables) {
   if (environment.size == 1) return environment;
   environment.address = launcher.text("MASTER_ADDR");
   environment.port = launcher.number("MASTER_PORT", 1, 65535);
+  // torchrun's agent, which starts failed ranks again, listens at the port itself.
+  if (variables("TORCHELASTIC_USE_AGENT_STORE") == "True")
+    environment.meeting = fmt::format("lowtide/{}", variables("TORCHELASTIC_RESTART_COUNT").value_or("0"));
   return environment;
 }
 

@@ -14,6 +14,8 @@ struct RankEnvironment {
   std::string address;  // of rank 0; empty: all were started by this program, and meet in `folder`
   int port = 0;
   std::string folder{};
+  std::string
+      meeting{};  // under this name, in a store that the launcher keeps at that address; empty: rank 0 keeps one
 
   bool is_local() const { return address.empty(); }
 };

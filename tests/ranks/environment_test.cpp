@@ -70,6 +70,10 @@ TEST(RankEnvironment, IsThatOfTorchrun) {
   EXPECT_EQ(found->address, "node1");
   EXPECT_EQ(found->port, 29500);
   EXPECT_FALSE(found->is_local());
+  EXPECT_EQ(found->meeting, "");
+  const Set agent =
+      with(with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "True"), "TORCHELASTIC_RESTART_COUNT", "2");
+  EXPECT_EQ(environment_of(agent)->meeting, "lowtide/2");  // not where ranks met that failed
 }
 
 TEST(RankEnvironment, OfTorchrunWinsOverTheJobItIsIn) {
