@@ -1,6 +1,8 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/commands.h"
 #include "cli/parse.h"
 #include "cli/recipe_arguments.h"
@@ -9,8 +11,11 @@
 #include "lowtide/base/suggest.h"
 #include "lowtide/bench/layer_bench.h"
 #include "lowtide/bench/memory_meter.h"
+#include "lowtide/bench/ranks_bench.h"
 #include "lowtide/bench/step_bench.h"
+#include "lowtide/ranks/c10d_ranks.h"
 #include "lowtide/schedule/text.h"
+#include "lowtide/train/local_ranks.h"
 
 namespace lowtide {
 namespace {
@@ -94,6 +99,55 @@ Json to_json(const LayerBench& bench) {
   return {{"threads", at::get_num_threads()}, {"peak_products_per_s", bench.peak}, {"layers", layers}};
 }
 
+void print_ranks(const StepBenchOptions& options, std::int64_t shards, int threads, int ranks,
+                 const std::vector<RanksTiming>& timings) {
+  fmt::print("{}, {} images a step in {} shards, bits {}/{}\n\n", options.model, options.batch, shards,
+             options.bits.forward, options.bits.backward);
+  fmt::print("{:<16} {:>22} {:>22} {:>8} {:>12} {:>12}\n", "engine",
+             fmt::format("1 process x {}, ms", threads),
+             fmt::format("{} ranks x {}, ms", ranks, std::max(1, threads / ranks)), "ratio", "exchange ms",
+             "sent KiB");
+  for (const RanksTiming& t : timings)
+    fmt::print("{:<16} {:>22.2f} {:>22.2f} {:>8.2f} {:>12.2f} {:>12.0f}\n", t.engine, t.alone_ms, t.ranks_ms,
+               t.ranks_ms / t.alone_ms, t.exchange_ms, static_cast<double>(t.bytes) / 1024);
+}
+
+Json to_json(const StepBenchOptions& options, std::int64_t shards, int threads, int ranks,
+             const std::vector<RanksTiming>& timings) {
+  Json engines = Json::object();
+  for (const RanksTiming& t : timings)
+    engines[t.engine] = {{"alone_ms", t.alone_ms},
+                         {"ranks_ms", t.ranks_ms},
+                         {"exchange_ms", t.exchange_ms},
+                         {"sent_bytes", t.bytes}};
+  return {{"model", options.model}, {"batch", options.batch}, {"shards", shards},
+          {"ranks", ranks},         {"threads", threads},     {"engines", engines}};
+}
+
+// The ranks are processes of this machine: to be started before there are threads.
+int bench_step_on_ranks(const StepBenchOptions& options, std::int64_t shards, int ranks, int threads,
+                        bool json) {
+  if (shards == 0) shards = ranks;
+  if (shards % ranks != 0)
+    throw UserError(fmt::format("ranks is {}; expected a divisor of shards, {}", ranks, shards));
+  if (options.batch % shards != 0)
+    throw UserError(fmt::format("shards is {}; expected a divisor of batch, {}", shards, options.batch));
+  int code = 0;
+  const auto mine = start_local_ranks(ranks, code);
+  if (!mine) return code;
+  prepare_torch(threads);
+  const int all_threads = at::get_num_threads();
+  const auto group = C10dRanks::join(*mine, options.device, "");
+  const std::vector<RanksTiming> timings = bench_ranks(options, shards, all_threads, group);
+  if (!group->is_first()) return 0;
+  if (json) {
+    fmt::print("{}\n", to_json(options, shards, all_threads, ranks, timings).dump());
+  } else {
+    print_ranks(options, shards, all_threads, ranks, timings);
+  }
+  return 0;
+}
+
 std::vector<std::string> names_in(const std::string& list) {
   std::vector<std::string> names;
   for (const std::string_view name : split(list, ',')) names.emplace_back(name);
@@ -106,7 +160,8 @@ int bench_command(int argc, char** argv) {
   constexpr const char *kWhat = "step|layer", *kDevices = "cpu|cuda";
   StepBenchOptions options;
   std::string what, engines, models, recipe;
-  int threads = 0;
+  int threads = 0, ranks = 1;
+  std::int64_t shards = 0;
   bool json = false;
   CLI::App app(
       "step: time whole training steps (forward, backward, update) and their peak memory, engine by engine.\n"
@@ -150,6 +205,14 @@ int bench_command(int argc, char** argv) {
       ->capture_default_str()
       ->type_name(kDevices);
   app.add_option("--threads", threads, "0: all cores")->capture_default_str();
+  app.add_option(
+         "--ranks", ranks,
+         "step: time so many processes that share a step and the threads, against one process; on a CPU")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--shards", shards, "step: parts of a batch that ranks share out; 0: as many as ranks")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--json", json, "print one JSON object");
   if (const auto code = parse(app, argc, argv)) return *code;
   expect_choice("benchmark", what, kWhat);
@@ -160,6 +223,13 @@ int bench_command(int argc, char** argv) {
         fmt::format("bench: {} is not known without --recipe; see `lowtide bench --help`", changes[0]));
   }
   if (!recipe.empty() && *batch) changes.insert(changes.end(), {"--batch", std::to_string(options.batch)});
+  if (engines.empty()) engines = options.device == "cuda" ? "fp32,simulated,cuda" : "fp32,simulated,integer";
+  options.engines = names_in(engines);
+  if (ranks > 1 || shards > 0) {
+    if (what != "step" || !recipe.empty() || options.device != "cpu")
+      throw UserError("bench: --ranks and --shards time a step of --model on a CPU, nothing else");
+    return bench_step_on_ranks(options, shards, ranks, threads, json);
+  }
   prepare_torch(threads);
   if (what == "layer") {
     LayerBenchOptions layers{.batch = options.batch, .bits = options.bits, .repeat = options.repeat};
@@ -168,8 +238,6 @@ int bench_command(int argc, char** argv) {
     json ? fmt::print("{}\n", to_json(bench).dump()) : print_layers(bench);
     return 0;
   }
-  if (engines.empty()) engines = options.device == "cuda" ? "fp32,simulated,cuda" : "fp32,simulated,integer";
-  options.engines = names_in(engines);
   if (!recipe.empty()) options.recipe = read_recipe(recipe, changes);
   MemoryMeter::install();
   const std::vector<StepTiming> timings = bench_step(options);

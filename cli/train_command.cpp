@@ -1,15 +1,22 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/recipe_arguments.h"
 #include "cli/runtime.h"
+#include "lowtide/base/cpus.h"
 #include "lowtide/base/error.h"
 #include "lowtide/io/standard_output.h"
+#include "lowtide/ranks/c10d_ranks.h"
 #include "lowtide/report/comparison.h"
+#include "lowtide/train/local_ranks.h"
 #include "lowtide/train/run_folder.h"
 #include "lowtide/train/run_result.h"
 #include "lowtide/train/trainer.h"
@@ -31,6 +38,7 @@ struct TrainArguments {
   std::string recipe_file, out;
   bool resume = false;
   bool print_config = false;
+  bool asks_for_ranks = false;
 
   RunPaths paths() const {
     return {out.empty() ? default_folder(recipe_file, recipe) : std::filesystem::path(out)};
@@ -55,6 +63,7 @@ std::optional<int> read_arguments(TrainArguments& arguments, int argc, char** ar
   if (const auto code = parse_recipe(app, argc, argv)) return code;
   arguments.recipe_file = given_recipe(app);
   arguments.resume = resume->count() > 0;
+  arguments.asks_for_ranks = app.get_option("--ranks")->count() > 0;
   if (!resume_folder.empty()) arguments.out = resume_folder;
   return std::nullopt;
 }
@@ -102,11 +111,21 @@ RunResult read_stored_result(const RunPaths& paths) {
   }
 }
 
-}  // namespace
+int tell_finished(const RunPaths& paths) {
+  fmt::print("{} is finished already\n", paths.folder.string());
+  print_result(read_stored_result(paths), paths.folder);
+  return 0;
+}
 
-int train_command(int argc, char** argv) {
+// What is trained, and whether that was done before.
+struct Job {
   TrainArguments arguments;
-  if (const auto code = read_arguments(arguments, argc, argv)) return *code;
+  RunPaths paths;
+  bool is_finished = false;
+};
+
+// A run's own recipe, where one is resumed, under what was given. `launched`: by whoever started this process.
+Job prepare(TrainArguments arguments, int argc, char** argv, const std::optional<RankEnvironment>& launched) {
   const RunPaths paths = arguments.paths();
   // A start that failed binds nobody: what is given now counts, and its recipe only where none is given.
   const bool has_recipe = !arguments.recipe_file.empty() || !arguments.recipe.data.dir.empty();
@@ -124,22 +143,88 @@ int train_command(int argc, char** argv) {
   } else if (arguments.resume && !has_recipe) {
     throw UserError(fmt::format("{} holds no run to resume", paths.folder.string()));
   }
-  if (arguments.print_config) return fmt::print("{}", to_toml(arguments.recipe)), 0;
-  check(arguments.recipe);
-  if (arguments.resume && same_length && file_exists(paths.result())) {
-    fmt::print("{} is finished already\n", paths.folder.string());
-    return print_result(read_stored_result(paths), paths.folder), 0;
+  if (launched) {
+    std::int64_t& ranks = arguments.recipe.running.ranks;
+    if (arguments.asks_for_ranks && ranks > 1 && ranks != launched->size)
+      throw UserError(fmt::format("ranks is {}, but {} were started; leave it out, or start as many", ranks,
+                                  launched->size));
+    ranks = launched->size;
   }
+  const bool is_finished = arguments.resume && same_length && file_exists(paths.result());
+  return {std::move(arguments), paths, is_finished};
+}
+
+int train(const Job& job, const std::shared_ptr<Ranks>& ranks) {
   // A folder that is there is taken before the data is read, which may take minutes.
   std::optional<Lease> lease;
-  if (file_exists(paths.folder))
-    lease = take_run(paths, [](const std::string& line) { print_or_drop(line + "\n"); });
-  prepare_torch(arguments.recipe.running.threads);
-  const TrainingEnd end =
-      Trainer(arguments.recipe, program_version()).run(paths.folder, arguments.resume, std::move(lease));
+  if (ranks->is_first() && file_exists(job.paths.folder))
+    lease = take_run(job.paths, [](const std::string& line) { print_or_drop(line + "\n"); });
+  const TrainingEnd end = Trainer(job.arguments.recipe, program_version(), ranks)
+                              .run(job.paths.folder, job.arguments.resume, std::move(lease));
   if (end.signal != 0) return 128 + end.signal;  // as shells report it
-  print_result(end.result, paths.folder);
+  if (ranks->is_first()) print_result(end.result, job.paths.folder);
   return 0;
+}
+
+// One of the ranks tells of a failure; the others end without a word.
+int train_as_rank(const Job& job, const RankEnvironment& mine, const std::string& problem) {
+  constexpr int kFailed = 1;
+  std::shared_ptr<C10dRanks> ranks;
+  try {
+    ranks = C10dRanks::join(mine, job.arguments.recipe.running.device, problem);
+    return train(job, ranks);
+  } catch (const RankFailure& failure) {
+    if (failure.tells()) std::fputs(fmt::format("lowtide: {}\n", failure.what()).c_str(), stderr);
+    return kFailed;
+  } catch (const UserError& error) {
+    if (!ranks) throw;
+    if (!ranks->is_first_to_fail()) return kFailed;
+    throw UserError(fmt::format("rank {}: {}", mine.rank, error.what()));
+  } catch (...) {
+    if (ranks && !ranks->is_first_to_fail()) return kFailed;
+    throw;
+  }
+}
+
+int train_alone(const Job& job) {
+  const RunningOptions& running = job.arguments.recipe.running;
+  if (running.ranks == 1) {
+    prepare_torch(running.threads);
+    return train(job, alone());
+  }
+  int code = 0;
+  const auto mine = start_local_ranks(static_cast<int>(running.ranks), code);
+  if (!mine) return code;
+  prepare_torch(running.threads > 0 ? running.threads : std::max(1, usable_cpus() / mine->size));
+  return train_as_rank(job, *mine, "");
+}
+
+// What is wrong with the job of one rank is told to all of them, or they would wait for it.
+int train_launched(const TrainArguments& arguments, int argc, char** argv, const RankEnvironment& mine) {
+  Job job;
+  std::string problem;
+  try {
+    job = prepare(arguments, argc, argv, mine);
+    check(job.arguments.recipe);
+  } catch (const UserError& error) {
+    problem = error.what();
+  }
+  if (problem.empty() && job.is_finished) return mine.rank == 0 ? tell_finished(job.paths) : 0;
+  prepare_torch(job.arguments.recipe.running.threads);
+  return train_as_rank(job, mine, problem);
+}
+
+}  // namespace
+
+int train_command(int argc, char** argv) {
+  TrainArguments arguments;
+  if (const auto code = read_arguments(arguments, argc, argv)) return *code;
+  const std::optional<RankEnvironment> launched = rank_environment();
+  if (launched && !arguments.print_config) return train_launched(arguments, argc, argv, *launched);
+  const Job job = prepare(std::move(arguments), argc, argv, std::nullopt);
+  if (job.arguments.print_config) return fmt::print("{}", to_toml(job.arguments.recipe)), 0;
+  check(job.arguments.recipe);
+  return job.is_finished ? tell_finished(job.paths) : train_alone(job);
 }
 
 }  // namespace lowtide

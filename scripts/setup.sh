@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 packages=(
   build-essential cmake ninja-build ccache pkg-config git
-  libtorch-dev libopenblas0-openmp
+  libtorch-dev libgloo-dev libopenblas0-openmp
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libboost-math-dev libsimdjson-dev libcpp-httplib-dev
   zlib1g-dev libjpeg-dev libpng-dev libwebp-dev libexpat1-dev libutf8proc-dev libxxhash-dev
   dataset-fashion-mnist

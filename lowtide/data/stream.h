@@ -10,6 +10,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/json.h"
+#include "lowtide/base/shards.h"
 #include "lowtide/data/prefetch.h"
 #include "lowtide/data/sampler.h"
 
@@ -19,6 +20,7 @@ struct LoaderOptions {
   std::int64_t batch_size = 128;
   int threads = 0;   // 0: the machine's cores, at most 4
   int prefetch = 0;  // batches finished or under way; 0: two a thread
+  Shards shards{};   // of training: each of these is handed out as a batch
 };
 
 LoaderOptions with_defaults(LoaderOptions options);
@@ -33,7 +35,8 @@ template <typename Batch>
 using MakeBatch = std::function<Batch(const BatchPlan&, const std::stop_token&)>;
 
 // Batches of an endless shuffled stream over `indices` of a data set, made ahead by worker threads. What comes out
-// depends on the seed and the position alone: not on the threads, and not on a resume.
+// depends on the seed and the position alone: not on the threads, and not on a resume. With shards, those of this process
+// come one by one, and the others' items are passed over.
 template <typename Batch>
 class TrainStream {
  public:
@@ -56,34 +59,45 @@ class TrainStream {
     }
     std::optional<Batch> batch = workers_->next();
     LOWTIDE_CHECK(batch.has_value(), "an endless stream");
-    handed_ += options_.batch_size;
+    ++handed_;
     return *std::move(batch);
   }
 
-  std::int64_t position() const { return handed_; }  // items handed out, not those made ahead
-  Json state() const { return sampler_.state_at(handed_); }
+  // Items of the batches that were handed out, not those made ahead.
+  std::int64_t position() const { return begun_ + handed_ / options_.shards.count * options_.batch_size; }
+  Json state() const { return sampler_.state_at(position()); }
 
   void restore(const Json& state) {
     workers_.reset();  // what was made ahead belongs to the old position
-    sampler_.seek(handed_);
+    begun_ = position();
+    handed_ = planned_ = 0;
+    sampler_.seek(begun_);
     sampler_.restore(state);
-    handed_ = sampler_.position();
+    begun_ = sampler_.position();
   }
 
  private:
   std::optional<BatchPlan> plan() {
-    BatchPlan plan;
-    plan.position = sampler_.position();
-    plan.items = sampler_.next_batch(options_.batch_size);
-    for (std::int64_t& item : plan.items) item = indices_[static_cast<std::size_t>(item)];
-    return plan;
+    const Shards& shards = options_.shards;
+    const std::int64_t shard = shards.first + planned_++ % shards.count;
+    if (shard == shards.first) {
+      batch_.position = sampler_.position();
+      batch_.items = sampler_.next_batch(options_.batch_size);
+      for (std::int64_t& item : batch_.items) item = indices_[static_cast<std::size_t>(item)];
+    }
+    const std::int64_t begin = shards.begin_of(shard, options_.batch_size),
+                       end = shards.begin_of(shard + 1, options_.batch_size);
+    return BatchPlan{{batch_.items.begin() + begin, batch_.items.begin() + end}, batch_.position + begin};
   }
 
   std::vector<std::int64_t> indices_;
   LoaderOptions options_;
   MakeBatch<Batch> make_;
-  EpochSampler sampler_;  // the workers draw from it: only its seed and size may be read while they live
-  std::int64_t handed_ = 0;
+  EpochSampler sampler_;      // the workers draw from it: only its seed and size may be read while they live
+  BatchPlan batch_;           // likewise theirs: the batch whose shards are being planned
+  std::int64_t planned_ = 0;  // likewise: shards
+  std::int64_t begun_ = 0,
+               handed_ = 0;  // position at which it was begun or resumed, and shards handed out since
   std::unique_ptr<OrderedPrefetcher<BatchPlan, Batch>> workers_;  // from the first next() on
 };
 

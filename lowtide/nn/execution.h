@@ -27,6 +27,7 @@ struct Execution {
   Bits bits;                                  // as the schedule says; a layer may have a rule of its own
   std::uint64_t seed = 0;                     // of the noise of stochastic rounding
   std::int64_t step = 0;                      // likewise
+  std::uint32_t shard = 0;                    // likewise: which part of the batch is computed
   const StepParameters* on_device = nullptr;  // bits and step once more, where captured kernels read them
   bool stochastic = true;                     // gradients are rounded stochastically; else to nearest
   bool bifurcate = false;  // the weight gradient's error stays float (Banner et al. 2018, section 5)

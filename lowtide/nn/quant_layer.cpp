@@ -21,10 +21,12 @@ const Execution& AttachedLayer::execution() const {
 
 NoiseKey AttachedLayer::noise_key() const {
   if (!at::GradMode::is_enabled()) return {execution().seed, execution().step, id_};
-  if (step_ != execution().step) calls_ = 0;
+  if (step_ != execution().step || shard_ != execution().shard) calls_ = 0;
   step_ = execution().step;
+  shard_ = execution().shard;
   const StepParameters* on_device = execution().on_device;
-  return {execution().seed, execution().step, id_ | calls_++ << 16, on_device ? &on_device->step : nullptr};
+  return {execution().seed, execution().step, id_ | calls_++ << 16, on_device ? &on_device->step : nullptr,
+          shard_};
 }
 
 const std::uint8_t* QuantLayer::on_device(BitsTable table) const {

@@ -67,7 +67,8 @@ class AttachedLayer {
   std::shared_ptr<const Execution> execution_;
   std::string name_ = "(unnamed)";
   std::uint32_t id_ = 0;
-  mutable std::int64_t step_ = -1;  // in which the calls were counted
+  mutable std::int64_t step_ = -1;  // in which the calls were counted, and in which shard of it
+  mutable std::uint32_t shard_ = 0;
   mutable std::uint32_t calls_ = 0;
 };
 

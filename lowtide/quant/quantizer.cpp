@@ -7,8 +7,10 @@
 #include "lowtide/base/cuda_stream.h"
 #include "lowtide/base/error.h"
 #include "lowtide/base/random.h"
+#include "lowtide/base/shards.h"
 #include "lowtide/quant/one_number.h"
 #include "lowtide/quant/quantizer_kernels.h"
+#include "lowtide/schedule/bits.h"
 
 namespace lowtide {
 namespace {
@@ -44,11 +46,15 @@ Target target_of(const at::Tensor& x) {
 
 }  // namespace
 
+// A step is below 2^50, so that of its upper word 18 bits are taken: the shard's, below 2^14, are above them.
+constexpr int kStepBitsAbove32 = 18;
+static_assert(kMostSteps >> 32 < 1 << kStepBitsAbove32 && kMostShards <= 1 << (32 - kStepBitsAbove32));
+
 NoiseCounter counter_of(const NoiseKey& key) {
   const auto low = [](std::uint64_t v) { return static_cast<std::uint32_t>(v); };
   const auto step = static_cast<std::uint64_t>(key.step);
   return {low(key.seed), low(key.seed >> 32) ^ (static_cast<std::uint32_t>(RandomPurpose::kRounding) << 24),
-          low(step), low(step >> 32), key.tensor};
+          low(step), low(step >> 32) | key.shard << kStepBitsAbove32, key.tensor};
 }
 
 at::Tensor contiguous(const at::Tensor& x) { return x.contiguous(contiguous_format(x)); }

@@ -25,14 +25,15 @@ struct Range {
   at::Tensor range;
 };
 
-// Where a number of stochastic rounding's noise comes from: the run's seed, the step, the tensor, and the
-// index of the element in memory. See noise.h.
+// Where a number of stochastic rounding's noise comes from: the run's seed, the step and the shard of its batch, the tensor,
+// and the index of the element in memory. See noise.h.
 struct NoiseKey {
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   std::uint32_t tensor = 0;
   const std::int64_t* device_step =
-      nullptr;  // the same step in device memory, where a captured kernel will read it
+      nullptr;              // the same step in device memory, where a captured kernel will read it
+  std::uint32_t shard = 0;  // a captured kernel's is 0
 };
 
 // What is added to (x - min) / scale before it is clamped and rounded: nothing (round to nearest), noise

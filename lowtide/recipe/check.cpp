@@ -92,6 +92,19 @@ void check_training(const TrainingOptions& t) {
          fmt::to_string(t.seed), "at most 2^63 - 1, the largest whole number of a recipe file");
 }
 
+void check_shards(const Recipe& recipe) {
+  const std::int64_t shards = recipe.training.shards;
+  const bool whole_graph = task_of(recipe.data) == TaskKind::kNodes && recipe.data.fan_out.empty();
+  expect(shards == 1 || !whole_graph, "shards", fmt::to_string(shards),
+         "1: a graph is computed as a whole, by one rank, unless nodes are drawn (--fan-out)");
+  expect(whole_graph || recipe.training.batch % shards == 0, "shards", fmt::to_string(shards),
+         fmt::format("a divisor of batch, {}", recipe.training.batch));
+  expect(recipe.running.ranks == 1 || !whole_graph, "ranks", fmt::to_string(recipe.running.ranks),
+         "1: a graph is computed as a whole, by one rank, unless nodes are drawn (--fan-out)");
+  expect(shards % recipe.running.ranks == 0, "ranks", fmt::to_string(recipe.running.ranks),
+         fmt::format("a divisor of shards, {}", shards));
+}
+
 void check_precision(const PrecisionOptions& p) {
   expect(p.eval_bits == -1 || p.eval_bits == 0 || (p.eval_bits >= kFewestBits && p.eval_bits <= kMostBits),
          "eval-bits", fmt::to_string(p.eval_bits), "-1, 0, or 2 to 32");
@@ -115,6 +128,7 @@ void check(const Recipe& recipe) {
   expect(!chooses_best(recipe.training) || recipe.running.eval_every > 0, "eval-every", "0",
          "1 or more: keep-best and patience choose among the evaluations");
   check_precision(recipe.precision);
+  check_shards(recipe);
 }
 
 }  // namespace lowtide

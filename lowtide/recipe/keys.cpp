@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "lowtide/base/shards.h"
 #include "lowtide/schedule/schedule.h"
 
 namespace lowtide {
@@ -125,6 +126,9 @@ std::vector<RecipeKey> training_keys(TrainingOptions& t) {
       {"steps", &t.steps, "training steps; 0: by --epochs", between(0, kMost)},
       {"epochs", &t.epochs, "passes over the training items, where --steps is 0", at_least(0)},
       {"batch", &t.batch, "items a step", between(1, kMostBatch)},
+      {"shards", &t.shards,
+       "parts of a batch, each computed as a batch of its own: as many ranks at most can share a step",
+       between(1, static_cast<double>(kMostShards))},
       {"optimizer", &t.optimizer, "adamw: weight decay apart from the gradient", one_of("sgd|adam|adamw")},
       {"lr", &t.lr, "learning rate", above(0)},
       {"momentum", &t.momentum, "of sgd", from_to_below(0, 1)},
@@ -172,6 +176,9 @@ std::vector<RecipeKey> device_keys(RunningOptions& r) {
 
 std::vector<RecipeKey> running_keys(RunningOptions& r) {
   return {
+      {"ranks", &r.ranks,
+       "processes that share a step, a divisor of --shards: started here, or by torchrun, mpirun or srun",
+       between(1, static_cast<double>(kMostShards))},
       {"threads", &r.threads, "0: all cores that the process may use", between(0, kMostThreads)},
       {"loader-threads", &r.loader_threads, "threads that read and augment ahead; 0: as needed",
        between(0, kMostThreads)},

@@ -81,6 +81,7 @@ struct TrainingOptions {
   std::int64_t steps = 0;
   double epochs = 0;
   std::int64_t batch = 128;
+  std::int64_t shards = 1;
   std::string optimizer = "sgd";
   double lr = 0.1;
   double momentum = 0.9;
@@ -114,6 +115,7 @@ struct RunningOptions {
   bool tf32 = false;
 
   // None of these changes a result, but eval_every where a run chooses by its evaluations.
+  std::int64_t ranks = 1;
   int threads = 0;
   int loader_threads = 0;
   std::int64_t log_every = 100;

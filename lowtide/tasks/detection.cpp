@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <numeric>
+#include <string>
+#include <type_traits>
 
 #include "lowtide/data/detection/average_precision.h"
 #include "lowtide/models/anchors.h"
@@ -11,6 +14,7 @@
 #include "lowtide/tasks/detection_setup.h"
 #include "lowtide/tasks/find_objects.h"
 #include "lowtide/tasks/setup.h"
+#include "lowtide/tasks/shared_evaluation.h"
 
 namespace lowtide {
 namespace {
@@ -28,10 +32,55 @@ void add_objects(const VocAnnotation& annotation, const ImageFit& fit, std::int6
     objects.push_back({image, object.label, scaled(object.box, fit.scale), object.difficult});
 }
 
+// In a batch that is evaluated.
+struct Found {
+  double loss = 0;
+  std::vector<Detection> detections;
+  std::vector<GroundTruth> objects;
+};
+
+// Between processes of one program: as they lie in memory.
+std::string to_bytes(const Found& found) {
+  std::string bytes;
+  const auto append = [&](const void* data, std::size_t size) {
+    bytes.append(static_cast<const char*>(data), size);
+  };
+  const std::size_t count = found.detections.size();
+  append(&found.loss, sizeof(found.loss));
+  append(&count, sizeof(count));
+  append(found.detections.data(), count * sizeof(Detection));
+  append(found.objects.data(), found.objects.size() * sizeof(GroundTruth));
+  return bytes;
+}
+
+void add_bytes(const std::string& bytes, Found& all) {
+  static_assert(std::is_trivially_copyable_v<Detection> && std::is_trivially_copyable_v<GroundTruth>);
+  double loss = 0;
+  std::size_t count = 0;
+  const char* from = bytes.data();
+  const auto read = [&](void* to, std::size_t size) {
+    std::memcpy(to, from, size);
+    from += size;
+  };
+  read(&loss, sizeof(loss));
+  read(&count, sizeof(count));
+  all.loss += loss;
+  for (Detection detection; count > 0; --count) {
+    read(&detection, sizeof(detection));
+    all.detections.push_back(detection);
+  }
+  for (GroundTruth object; from < bytes.data() + bytes.size();) {
+    read(&object, sizeof(object));
+    all.objects.push_back(object);
+  }
+}
+
 }  // namespace
 
-ObjectDetection::ObjectDetection(const Recipe& recipe)
+ObjectDetection::ObjectDetection(const Recipe& recipe, std::shared_ptr<Ranks> ranks)
     : recipe_(recipe),
+      ranks_(std::move(ranks)),
+      shards_(ranks_->shards_of(recipe.training.shards)),
       device_(device_of(recipe.running)),
       train_view_(view_of(recipe.data, /*training=*/true)),
       eval_view_(view_of(recipe.data, /*training=*/false)),
@@ -45,7 +94,7 @@ ObjectDetection::ObjectDetection(const Recipe& recipe)
   model_ = make_detector(recipe_, execution_);
   model_->to(device_);
   layers_ = layers_of(*model_, *execution_, train_view_);
-  stream_ = training_stream();
+  stream_ = training_stream(shards_);
 }
 
 std::string ObjectDetection::describe() const {
@@ -62,14 +111,14 @@ double ObjectDetection::steps_per_epoch() const {
   return static_cast<double>(split_.train.size()) / static_cast<double>(recipe_.training.batch);
 }
 
-LoaderOptions ObjectDetection::loader_options() const {
-  return {.batch_size = recipe_.training.batch, .threads = recipe_.running.loader_threads};
+LoaderOptions ObjectDetection::loader_options(const Shards& shards) const {
+  return {.batch_size = recipe_.training.batch, .threads = recipe_.running.loader_threads, .shards = shards};
 }
 
-std::unique_ptr<ObjectDetection::Stream> ObjectDetection::training_stream() const {
+std::unique_ptr<ObjectDetection::Stream> ObjectDetection::training_stream(const Shards& shards) const {
   return std::make_unique<Stream>(split_.train, recipe_.training.seed,
                                   DetectionBatchMaker(train_, train_view_, recipe_.training.seed),
-                                  loader_options());
+                                  loader_options(shards));
 }
 
 DetectionBatch ObjectDetection::to_device(DetectionBatch batch) const {
@@ -98,18 +147,25 @@ torch::Tensor ObjectDetection::forward_loss(const DetectionBatch& batch, Detecto
   return loss.classification + loss.box;
 }
 
-StepResult ObjectDetection::train_step() {
+// Before the first step of a random network, statistics that will be frozen: by every rank, from whole batches.
+void ObjectDetection::draw_batch() {
   const bool random = recipe_.model.weights.empty() && recipe_.model.freeze_norm;
-  if (random && execution_->step == 0) {
+  if (random && execution_->step == 0 && execution_->shard == shards_.first) {
     const Bits bits = std::exchange(execution_->bits, Bits{});
     estimate(batches_of(kFirstImages, recipe_.training.batch), /*frozen=*/true);
     execution_->bits = bits;
   }
   last_batch_ = to_device(stream_->next());
+}
+
+StepResult ObjectDetection::compute_step() {
   const MacCounter counter(*execution_, layers_);
   const torch::Tensor loss = forward_loss(last_batch_);
   loss.backward();
-  return {loss.detach(), {}, recipe_.training.batch, 0, counter.macs()};
+  const auto items = static_cast<std::int64_t>(last_batch_.items.size());
+  return {loss.detach(),  {},
+          items,          0,
+          counter.macs(), static_cast<double>(items) / static_cast<double>(recipe_.training.batch)};
 }
 
 Evaluation ObjectDetection::evaluate(Split split, Bits bits) {
@@ -120,30 +176,33 @@ Evaluation ObjectDetection::evaluate(Split split, Bits bits) {
     std::iota(indices.begin(), indices.end(), 0);
   }
   const Evaluating evaluating(*model_, *execution_, bits);
-  EvalStream<DetectionBatch> stream(indices, DetectionBatchMaker(data, eval_view_, 0), loader_options());
-  std::vector<Detection> detections;
-  std::vector<GroundTruth> objects;
-  double loss = 0;
+  EvalStream<DetectionBatch> stream(items_of_rank(indices, recipe_.training.batch, *ranks_),
+                                    DetectionBatchMaker(data, eval_view_, 0), loader_options());
+  std::vector<std::string> batches;
   while (const auto batch = stream.next()) {
     const DetectionBatch on_device = to_device(*batch);
     DetectorOutput output;
-    loss += forward_loss(on_device, &output).item<double>() * static_cast<double>(batch->items.size());
-    const auto found = find_objects(output, anchors_for(on_device.images), batch->fits);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      for (Detection detection : found[i]) {
+    Found found;
+    found.loss = forward_loss(on_device, &output).item<double>() * static_cast<double>(batch->items.size());
+    const auto of_images = find_objects(output, anchors_for(on_device.images), batch->fits);
+    for (std::size_t i = 0; i < of_images.size(); ++i) {
+      for (Detection detection : of_images[i]) {
         detection.image = batch->items[i];
-        detections.push_back(detection);
+        found.detections.push_back(detection);
       }
-      add_objects(data->annotation(batch->items[i]), batch->fits[i], batch->items[i], objects);
+      add_objects(data->annotation(batch->items[i]), batch->fits[i], batch->items[i], found.objects);
     }
+    batches.push_back(to_bytes(found));
   }
+  Found all;
+  for (const std::string& batch : join_batches(*ranks_, batches)) add_bytes(batch, all);
   const auto classes = static_cast<int>(data->classes().size());
   const auto precision = [&](PrecisionForm form) {
-    return mean_average_precision(average_precisions(detections, objects, classes, form));
+    return mean_average_precision(average_precisions(all.detections, all.objects, classes, form));
   };
   const auto n = static_cast<std::int64_t>(indices.size());
   return {precision(PrecisionForm::kArea),
-          loss / static_cast<double>(n),
+          all.loss / static_cast<double>(n),
           n,
           {{"mAP_11_points", precision(PrecisionForm::kElevenPoints)}}};
 }
@@ -157,7 +216,7 @@ void ObjectDetection::estimate(std::int64_t batches, bool frozen) {
     }
   };
   for_each_norm([](BatchNormImpl& norm) { norm.start_re_estimation(); });
-  const auto stream = training_stream();
+  const auto stream = training_stream({});
   for (std::int64_t i = 0; i < batches; ++i) model_->forward(to_device(stream->next()).images);
   for_each_norm([](BatchNormImpl& norm) { norm.end_re_estimation(); });
 }

@@ -13,7 +13,7 @@ namespace lowtide {
 // overlap of 0.5.
 class ObjectDetection final : public Task {
  public:
-  explicit ObjectDetection(const Recipe& recipe);
+  explicit ObjectDetection(const Recipe& recipe, std::shared_ptr<Ranks> ranks = alone());
 
   std::string metric_name() const override { return "mAP"; }
   std::string item_name() const override { return "images"; }
@@ -25,7 +25,8 @@ class ObjectDetection final : public Task {
   void complete(Recipe& recipe) const override { recipe.data.classes = recipe_.data.classes; }
   Json skipped() const override;
   std::vector<Ledger::Layer> layers() override { return layers_; }
-  StepResult train_step() override;
+  void draw_batch() override;
+  StepResult compute_step() override;
   std::optional<double> training_metric(double, double) const override { return std::nullopt; }
   bool has(Split split) const override { return split != Split::kValid || !split_.valid.empty(); }
   Evaluation evaluate(Split split, Bits bits) override;
@@ -37,8 +38,8 @@ class ObjectDetection final : public Task {
  private:
   using Stream = TrainStream<DetectionBatch>;
 
-  std::unique_ptr<Stream> training_stream() const;
-  LoaderOptions loader_options() const;
+  std::unique_ptr<Stream> training_stream(const Shards& shards) const;
+  LoaderOptions loader_options(const Shards& shards = {}) const;
   DetectionBatch to_device(DetectionBatch batch) const;
   const torch::Tensor& anchors_for(const torch::Tensor& images);
   DetectorOutput output_of(const torch::Tensor& images);
@@ -47,6 +48,8 @@ class ObjectDetection final : public Task {
   void estimate(std::int64_t batches, bool frozen);
 
   Recipe recipe_;
+  std::shared_ptr<Ranks> ranks_;
+  Shards shards_;
   torch::Device device_;
   DetectionView train_view_, eval_view_;
   std::shared_ptr<const VocDataset> train_, test_;

@@ -10,6 +10,7 @@
 #include "lowtide/models/bert_weights.h"
 #include "lowtide/models/initialise.h"
 #include "lowtide/tasks/setup.h"
+#include "lowtide/tasks/shared_evaluation.h"
 
 namespace lowtide {
 namespace {
@@ -101,8 +102,10 @@ bool has_pairs(const DataOptions& options, Split split) {
   return has_entailment(options.format, options.dir, split, language_of(options, split));
 }
 
-Entailment::Entailment(const Recipe& recipe)
+Entailment::Entailment(const Recipe& recipe, std::shared_ptr<Ranks> ranks)
     : recipe_(recipe),
+      ranks_(std::move(ranks)),
+      shards_(ranks_->shards_of(recipe.training.shards)),
       device_(device_of(recipe.running)),
       config_(config_of(recipe)),
       pieces_(pieces_of(recipe)),
@@ -211,18 +214,16 @@ torch::Tensor Entailment::scores_of(const BertInput& input) {
   return stand_in_ ? stand_in_({input.words, input.types, input.present})[0] : model_->forward(input);
 }
 
-StepResult Entailment::train_step() {
-  draw_batch();
-  return compute_step();
-}
-
 // Pairs, and their length.
 std::int64_t Entailment::batch_shape() const {
   return last_.input.words.size(0) * (recipe_.data.length + 1) + last_.input.words.size(1);
 }
 
 void Entailment::draw_batch() {
-  last_ = host_batch(train_, sampler_->next());
+  if (execution_->shard != shards_.first) return;  // of the same pairs
+  drawn_ = sampler_->next();
+  if (shards_.total > 1) return;
+  last_ = host_batch(train_, drawn_);
   Batch& kept = static_[batch_shape()];
   if (kept.labels.defined()) {
     copy_to_static(last_.input.words, kept.input.words);
@@ -235,13 +236,21 @@ void Entailment::draw_batch() {
   last_ = kept;
 }
 
+// One batch of an epoch may have fewer pairs than there are shards.
 StepResult Entailment::compute_step() {
+  const auto pairs = static_cast<std::int64_t>(drawn_.size());
+  const std::int64_t begin = shards_.begin_of(execution_->shard, pairs),
+                     end = shards_.begin_of(execution_->shard + 1, pairs);
+  if (begin == end) return {.share = 0};
+  if (shards_.total > 1)
+    last_ = to_device(host_batch(train_, {drawn_.begin() + begin, drawn_.begin() + end}));
   const MacCounter counter(*execution_, layers_);
   const torch::Tensor scores = model_->forward(last_.input);
   const torch::Tensor loss = torch::cross_entropy_loss(scores, last_.labels);
   loss.backward();
   const torch::Tensor correct = scores.detach().argmax(1).eq(last_.labels).sum();
-  return {loss.detach(), correct, last_.labels.size(0), last_.labels.size(0), counter.macs()};
+  return {loss.detach(), correct,        end - begin,
+          end - begin,   counter.macs(), static_cast<double>(end - begin) / static_cast<double>(pairs)};
 }
 
 Evaluation Entailment::evaluate(Split split, Bits bits) {
@@ -254,18 +263,19 @@ Evaluation Entailment::evaluate(Split split, Bits bits) {
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
     return lengths[static_cast<std::size_t>(a)] < lengths[static_cast<std::size_t>(b)];
   });
-  torch::Tensor loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));
-  torch::Tensor correct = torch::zeros({}, torch::TensorOptions(torch::kInt64).device(device_));
+  order = items_of_rank(order, recipe_.training.batch, *ranks_);
+  EvaluationSums sums;
   const auto items = static_cast<std::int64_t>(order.size());
   for (std::int64_t first = 0; first < items; first += recipe_.training.batch) {
     const std::int64_t last = std::min(items, first + recipe_.training.batch);
     const Batch batch = to_device(host_batch(data, {order.begin() + first, order.begin() + last}));
     const torch::Tensor scores = scores_of(batch.input);
-    loss += torch::cross_entropy_loss(scores, batch.labels) * (last - first);
-    correct += scores.argmax(1).eq(batch.labels).sum();
+    sums.add(torch::cross_entropy_loss(scores, batch.labels) * (last - first),
+             scores.argmax(1).eq(batch.labels).sum(), last - first);
   }
-  const auto count = static_cast<double>(items);
-  return {correct.item<double>() / count, loss.item<double>() / count, items};
+  const EvaluationSums::Totals all = sums.over_all(*ranks_);
+  const auto count = static_cast<double>(all.items);
+  return {static_cast<double>(all.correct) / count, all.loss / count, all.items};
 }
 
 void Entailment::re_estimate_statistics() {

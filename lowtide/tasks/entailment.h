@@ -18,7 +18,7 @@ bool has_pairs(const DataOptions& options, Split split);
 // classifier.
 class Entailment final : public Task {
  public:
-  explicit Entailment(const Recipe& recipe);
+  explicit Entailment(const Recipe& recipe, std::shared_ptr<Ranks> ranks = alone());
 
   std::string metric_name() const override { return "accuracy"; }
   std::string item_name() const override { return "pairs"; }
@@ -29,7 +29,6 @@ class Entailment final : public Task {
   std::int64_t items_per_step() const override { return recipe_.training.batch; }
   void complete(Recipe& recipe) const override { recipe.data.classes = recipe_.data.classes; }
   std::vector<Ledger::Layer> layers() override { return layers_; }
-  StepResult train_step() override;
   bool is_capturable() const override { return true; }
   void draw_batch() override;
   std::int64_t batch_shape() const override;
@@ -67,6 +66,8 @@ class Entailment final : public Task {
   torch::Tensor scores_of(const BertInput& input);
 
   Recipe recipe_;
+  std::shared_ptr<Ranks> ranks_;
+  Shards shards_;
   torch::Device device_;
   BertConfig config_;
   WordPiece pieces_;
@@ -77,8 +78,9 @@ class Entailment final : public Task {
   std::shared_ptr<Execution> execution_;
   std::shared_ptr<BertClassifier> model_;
   std::vector<Ledger::Layer> layers_;
-  std::map<std::int64_t, Batch> static_;  // by shape: where batches come to lie on the device
-  Batch last_;                            // one of them
+  std::vector<std::int64_t> drawn_;       // the pairs of the step
+  std::map<std::int64_t, Batch> static_;  // by shape: where undivided batches come to lie on the device
+  Batch last_;                            // the last that was computed
 };
 
 }  // namespace lowtide

@@ -8,6 +8,7 @@
 #include "lowtide/nn/batch_norm.h"
 #include "lowtide/tasks/image_setup.h"
 #include "lowtide/tasks/setup.h"
+#include "lowtide/tasks/shared_evaluation.h"
 
 namespace lowtide {
 namespace {
@@ -22,8 +23,9 @@ ImageShape shape_of(const ImageDataset& data) {
 
 }  // namespace
 
-ImageClassification::ImageClassification(const Recipe& recipe)
+ImageClassification::ImageClassification(const Recipe& recipe, std::shared_ptr<Ranks> ranks)
     : training_(recipe.training),
+      ranks_(std::move(ranks)),
       loader_threads_(recipe.running.loader_threads),
       skips_damaged_(recipe.data.skip_damaged),
       device_(device_of(recipe.running)),
@@ -37,7 +39,7 @@ ImageClassification::ImageClassification(const Recipe& recipe)
   eval_augment_ = augmentations.eval;
   model_ = make_image_model(recipe, shape, execution_);
   model_->to(device_);
-  batches_ = training_batches();
+  batches_ = training_batches(ranks_->shards_of(training_.shards));
 }
 
 std::string ImageClassification::describe() const {
@@ -52,10 +54,10 @@ Json ImageClassification::skipped() const {
   return {{"train", damaged_train_.size()}, {"test", damaged_test_.size()}};
 }
 
-LoaderOptions ImageClassification::loader_options() const {
+LoaderOptions ImageClassification::loader_options(const Shards& shards) const {
   // Small images in memory are made faster by one thread than any network here consumes them.
   const int threads = loader_threads_ > 0 ? loader_threads_ : train_->height() > 0 ? 1 : 0;
-  return {.batch_size = training_.batch, .threads = threads};
+  return {.batch_size = training_.batch, .threads = threads, .shards = shards};
 }
 
 // The split's images on the device, sent there when they are first asked for; nothing where they stay with the host.
@@ -68,13 +70,14 @@ std::shared_ptr<const DevicePixels> ImageClassification::device_pixels(Split spl
   return pixels;
 }
 
-std::unique_ptr<StaticBatches> ImageClassification::training_batches() {
+std::unique_ptr<StaticBatches> ImageClassification::training_batches(const Shards& shards) {
   if (const auto pixels = device_pixels(Split::kTrain, train_augment_)) {
     return std::make_unique<DeviceImages>(pixels, split_.train, training_.seed, train_augment_,
-                                          loader_options());
+                                          loader_options(shards));
   }
   return std::make_unique<LoadedBatches>(
-      std::make_unique<TrainLoader>(train_, split_.train, training_.seed, train_augment_, loader_options()),
+      std::make_unique<TrainLoader>(train_, split_.train, training_.seed, train_augment_,
+                                    loader_options(shards)),
       device_);
 }
 
@@ -109,11 +112,6 @@ std::vector<Ledger::Layer> ImageClassification::layers() {
       {train_->channels(), train_augment_.out_height, train_augment_.out_width, train_->classes()});
 }
 
-StepResult ImageClassification::train_step() {
-  draw_batch();
-  return compute_step();
-}
-
 void ImageClassification::draw_batch() { batches_->prepare(); }
 
 StepResult ImageClassification::compute_step() {
@@ -121,7 +119,13 @@ StepResult ImageClassification::compute_step() {
   torch::Tensor logits;
   const torch::Tensor loss = forward_loss(last_batch_, &logits);
   loss.backward();
-  return {loss.detach(), logits.argmax(1).eq(last_batch_.labels).sum(), training_.batch, training_.batch, {}};
+  const std::int64_t items = last_batch_.labels.size(0);
+  return {loss.detach(),
+          logits.argmax(1).eq(last_batch_.labels).sum(),
+          items,
+          items,
+          {},
+          static_cast<double>(items) / static_cast<double>(training_.batch)};
 }
 
 std::vector<std::int64_t> ImageClassification::items_of(Split split) const {
@@ -147,18 +151,17 @@ Evaluation ImageClassification::evaluate_sample(Split split, Bits bits, std::int
 Evaluation ImageClassification::evaluate_items(Split split, const std::vector<std::int64_t>& indices,
                                                Bits bits) {
   const Evaluating evaluating(*model_, *execution_, bits);
-  const auto next_batch = eval_batches(split, indices);
-  torch::Tensor correct = torch::zeros({}, torch::TensorOptions(torch::kInt64).device(device_));
-  torch::Tensor loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));
-  std::int64_t items = 0;
+  const auto next_batch = eval_batches(split, items_of_rank(indices, training_.batch, *ranks_));
+  EvaluationSums sums;
   while (const auto batch = next_batch()) {
     torch::Tensor logits;
-    loss += forward_loss(*batch, &logits) * batch->labels.size(0);
-    correct += logits.argmax(1).eq(batch->labels).sum();
-    items += batch->labels.size(0);
+    const std::int64_t items = batch->labels.size(0);
+    const torch::Tensor loss = forward_loss(*batch, &logits) * items;
+    sums.add(loss, logits.argmax(1).eq(batch->labels).sum(), items);
   }
-  const auto n = static_cast<double>(items);
-  return {static_cast<double>(correct.item<std::int64_t>()) / n, loss.item<double>() / n, items};
+  const EvaluationSums::Totals all = sums.over_all(*ranks_);
+  const auto n = static_cast<double>(all.items);
+  return {static_cast<double>(all.correct) / n, all.loss / n, all.items};
 }
 
 void ImageClassification::re_estimate_statistics() {
@@ -169,7 +172,7 @@ void ImageClassification::re_estimate_statistics() {
     }
   };
   for_each_norm([](BatchNormImpl& norm) { norm.start_re_estimation(); });
-  const auto batches = training_batches();
+  const auto batches = training_batches({});
   for (int i = 0; i < kReEstimationBatches; ++i) {
     batches->prepare();
     model_->forward(batches->batch().images);

@@ -14,7 +14,7 @@ namespace lowtide {
 
 class ImageClassification final : public Task {
  public:
-  explicit ImageClassification(const Recipe& recipe);
+  explicit ImageClassification(const Recipe& recipe, std::shared_ptr<Ranks> ranks = alone());
 
   std::string metric_name() const override { return "accuracy"; }
   std::string item_name() const override { return "images"; }
@@ -27,7 +27,6 @@ class ImageClassification final : public Task {
   std::int64_t items_per_step() const override { return training_.batch; }
   Json skipped() const override;
   std::vector<Ledger::Layer> layers() override;
-  StepResult train_step() override;
   bool is_capturable() const override { return true; }
   void draw_batch() override;
   StepResult compute_step() override;
@@ -40,16 +39,17 @@ class ImageClassification final : public Task {
   void restore(const Json& state) override;
 
  private:
-  LoaderOptions loader_options() const;
+  LoaderOptions loader_options(const Shards& shards = {}) const;
   std::vector<std::int64_t> items_of(Split split) const;
   Evaluation evaluate_items(Split split, const std::vector<std::int64_t>& indices, Bits bits);
   std::shared_ptr<const DevicePixels> device_pixels(Split split, const AugmentSpec& augment);
-  std::unique_ptr<StaticBatches> training_batches();
+  std::unique_ptr<StaticBatches> training_batches(const Shards& shards);
   std::function<std::optional<Batch>()> eval_batches(Split split, const std::vector<std::int64_t>& indices);
   Batch to_device(const Batch& batch) const;
   torch::Tensor forward_loss(const Batch& batch, torch::Tensor* logits = nullptr);
 
   TrainingOptions training_;
+  std::shared_ptr<Ranks> ranks_;
   int loader_threads_;
   bool skips_damaged_;
   torch::Device device_;

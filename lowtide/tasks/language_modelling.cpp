@@ -21,7 +21,7 @@ LanguageModelOptions options_of(const ModelOptions& model, std::int64_t words) {
   return {words, model.hidden, model.layers, model.dropout, model.heads, model.feed_forward_units()};
 }
 
-void replace(NamedTensors& values, const NamedTensors& by) {
+void replace(const NamedTensors& values, const NamedTensors& by) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i].second.copy_(by[i].second);
 }
 
@@ -32,9 +32,11 @@ Corpus open_corpus(const DataOptions& options) {
   return open_text(options.dir, {options.tokens == "characters", options.min_count});
 }
 
-LanguageModelling::LanguageModelling(const Recipe& recipe)
+LanguageModelling::LanguageModelling(const Recipe& recipe, std::shared_ptr<Ranks> ranks)
     : batch_(recipe.training.batch),
       length_(recipe.data.length),
+      ranks_(std::move(ranks)),
+      shards_(ranks_->shards_of(recipe.training.shards)),
       device_(device_of(recipe.running)),
       corpus_(open_corpus(recipe.data)),
       batches_(corpus_.train, batch_, length_),
@@ -44,7 +46,7 @@ LanguageModelling::LanguageModelling(const Recipe& recipe)
   attach_layers(*model_, execution_, model_->default_rules(), recipe);
   model_->to(device_);
   carried_ = model_->initial_state(batch_);
-  before_last_ = model_->initial_state(batch_);
+  before_ = model_->initial_state(batch_);
   const auto words = torch::TensorOptions(torch::kInt64).device(device_);
   static_ = {torch::zeros({length_, batch_}, words), torch::zeros({length_ * batch_}, words)};
   layers_ = measure_layers(*model_, *execution_, length_, [&] {
@@ -72,27 +74,43 @@ torch::Tensor LanguageModelling::loss_of(const Window& window, NamedTensors& sta
   return torch::cross_entropy_loss(scores.view({-1, scores.size(-1)}), window.targets);
 }
 
-StepResult LanguageModelling::train_step() {
-  draw_batch();
-  return compute_step();
+LanguageModelling::Window LanguageModelling::shard_of(const Window& window) const {
+  const std::int64_t begin = shards_.begin_of(execution_->shard, batch_),
+                     end = shards_.begin_of(execution_->shard + 1, batch_);
+  if (begin == 0 && end == batch_) return window;
+  const torch::Tensor targets = window.targets.view_as(window.words);
+  return {window.words.narrow(1, begin, end - begin).contiguous(),
+          targets.narrow(1, begin, end - begin).reshape({-1})};
+}
+
+NamedTensors LanguageModelling::shard_of(const NamedTensors& state) const {
+  const std::int64_t begin = shards_.begin_of(execution_->shard, batch_),
+                     end = shards_.begin_of(execution_->shard + 1, batch_);
+  NamedTensors rows;
+  for (const auto& [name, tensor] : state) rows.emplace_back(name, tensor.narrow(0, begin, end - begin));
+  return rows;
 }
 
 void LanguageModelling::draw_batch() {
+  if (execution_->shard != shards_.first) return;  // of the same window
   const TextWindow window = batches_.next();
   if (window.first) replace(carried_, model_->initial_state(batch_));
-  last_ = {static_.words.narrow(0, 0, window.length), static_.targets.narrow(0, 0, window.length * batch_)};
-  copy_to_static(torch::tensor(window.inputs).view_as(last_.words), last_.words);
-  copy_to_static(torch::tensor(window.targets), last_.targets);
+  replace(before_, carried_);
+  window_ = {static_.words.narrow(0, 0, window.length), static_.targets.narrow(0, 0, window.length * batch_)};
+  copy_to_static(torch::tensor(window.inputs).view_as(window_.words), window_.words);
+  copy_to_static(torch::tensor(window.targets), window_.targets);
 }
 
 StepResult LanguageModelling::compute_step() {
-  replace(before_last_, carried_);
+  const Window window = shard_of(window_);
+  const NamedTensors remembered = shard_of(carried_);
   const MacCounter counter(*execution_, layers_);
-  NamedTensors state = carried_;
-  const torch::Tensor loss = loss_of(last_, state);
+  NamedTensors state = remembered;
+  const torch::Tensor loss = loss_of(window, state);
   loss.backward();
-  replace(carried_, state);
-  return {loss.detach(), {}, last_.words.numel(), 0, counter.macs()};
+  replace(remembered, state);
+  const double share = static_cast<double>(window.words.size(1)) / static_cast<double>(batch_);
+  return {loss.detach(), {}, window.words.numel(), 0, counter.macs(), share};
 }
 
 std::optional<double> LanguageModelling::training_metric(double loss, double /*correct*/) const {
@@ -103,22 +121,33 @@ Evaluation LanguageModelling::evaluate(Split split, Bits bits) {
   return evaluate_sample(split, bits, std::numeric_limits<std::int64_t>::max());
 }
 
-// The first windows of each column: what follows cannot be read without what came before it.
+// The first windows of each column: what follows cannot be read without what came before it. The columns are shared out as
+// those of training are.
 Evaluation LanguageModelling::evaluate_sample(Split split, Bits bits, std::int64_t items) {
   const auto& text = corpus_.of(split);
   const Evaluating evaluating(*model_, *execution_, bits);
   const auto columns = std::clamp<std::int64_t>(static_cast<std::int64_t>(text.size() / 2), 1, kEvalColumns);
-  TextBatches windows(text, columns, length_);
-  NamedTensors state = model_->initial_state(columns);
-  torch::Tensor loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));
+  std::vector<double> losses;  // of this rank's shards
   std::int64_t words = 0;
-  for (std::int64_t i = 0; i < windows.windows_per_epoch() && words < items; ++i) {
-    const TextWindow window = windows.next();
-    const std::int64_t here = window.length * columns;
-    loss += loss_of(to_device(window, columns), state) * here;
-    words += here;
+  for (std::int64_t shard = shards_.first; shard < shards_.end(); ++shard) {
+    const std::int64_t begin = shards_.begin_of(shard, columns), end = shards_.begin_of(shard + 1, columns);
+    TextBatches windows(text, columns, length_);
+    NamedTensors state = model_->initial_state(end - begin);
+    torch::Tensor loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));
+    words = 0;
+    for (std::int64_t i = 0; i < windows.windows_per_epoch() && words < items; ++i) {
+      const TextWindow window = windows.next();
+      const Window part = columns_of(to_device(window, columns), begin, end);
+      if (begin < end) loss += loss_of(part, state) * part.words.numel();
+      words += window.length * columns;
+    }
+    losses.push_back(loss.item<double>());
   }
-  const double mean = loss.item<double>() / static_cast<double>(words);
+  double loss = 0;
+  for (const torch::Tensor& of_rank : ranks_->gather(torch::tensor(losses, torch::kDouble).to(device_))) {
+    for (const torch::Tensor& of_shard : of_rank.cpu().unbind(0)) loss += of_shard.item<double>();
+  }
+  const double mean = loss / static_cast<double>(words);
   Evaluation evaluation{std::exp(mean), mean, words};
   if (corpus_.kind == "characters") evaluation.also["bits_per_character"] = mean / std::numbers::ln2;
   return evaluation;
@@ -136,8 +165,8 @@ void LanguageModelling::re_estimate_statistics() {
 
 std::string LanguageModelling::find_not_finite() {
   return lowtide::find_not_finite(*model_, *execution_, [&] {
-    NamedTensors state = before_last_;
-    return loss_of(last_, state);
+    NamedTensors state = shard_of(before_);
+    return loss_of(shard_of(window_), state);
   });
 }
 

@@ -14,7 +14,7 @@ Corpus open_corpus(const DataOptions& options);
 // carried from one to the next, gradients are not.
 class LanguageModelling final : public Task {
  public:
-  explicit LanguageModelling(const Recipe& recipe);
+  explicit LanguageModelling(const Recipe& recipe, std::shared_ptr<Ranks> ranks = alone());
 
   std::string metric_name() const override { return "perplexity"; }
   std::string item_name() const override { return corpus_.kind; }
@@ -24,10 +24,9 @@ class LanguageModelling final : public Task {
   double steps_per_epoch() const override { return static_cast<double>(batches_.windows_per_epoch()); }
   std::int64_t items_per_step() const override { return batch_ * length_; }
   std::vector<Ledger::Layer> layers() override { return layers_; }
-  StepResult train_step() override;
   bool is_capturable() const override { return true; }
   void draw_batch() override;
-  std::int64_t batch_shape() const override { return last_.words.size(0); }
+  std::int64_t batch_shape() const override { return window_.words.size(0); }
   StepResult compute_step() override;
   std::optional<double> training_metric(double loss, double correct) const override;
   bool has(Split) const override { return true; }
@@ -46,18 +45,24 @@ class LanguageModelling final : public Task {
   };
   Window to_device(const TextWindow& window, std::int64_t batch) const;
   torch::Tensor scores_of(const torch::Tensor& words, NamedTensors& state);
+  // What a shard sees of the window: its columns, and of a state its rows.
+  Window shard_of(const Window& window) const;
+  NamedTensors shard_of(const NamedTensors& state) const;
   torch::Tensor loss_of(const Window& window, NamedTensors& state);
 
   std::int64_t batch_, length_;
+  std::shared_ptr<Ranks> ranks_;
+  Shards shards_;  // of a window's columns
   torch::Device device_;
   Corpus corpus_;
   TextBatches batches_;
   std::shared_ptr<Execution> execution_;
   std::shared_ptr<LanguageModel> model_;
   std::vector<Ledger::Layer> layers_;
-  NamedTensors carried_, before_last_;  // what the network remembers now, and before the last step
-  Window static_;                       // of full length, where windows come to lie
-  Window last_;                         // the first part of it
+  Window static_;  // of full length, where windows come to lie
+  Window window_;  // of the step: the first part of it
+  NamedTensors carried_,
+      before_;  // what the network remembers now, and before the window; a row for each column
 };
 
 }  // namespace lowtide

@@ -21,11 +21,12 @@ GraphNetworkOptions options_of(const ModelOptions& model, const Graph& graph) {
 
 }  // namespace
 
-NodeClassification::NodeClassification(const Recipe& recipe)
-    : NodeClassification(recipe, open_nodes(recipe)) {}
+NodeClassification::NodeClassification(const Recipe& recipe, std::shared_ptr<Ranks> ranks)
+    : NodeClassification(recipe, open_nodes(recipe), std::move(ranks)) {}
 
-NodeClassification::NodeClassification(const Recipe& recipe, Graph graph)
+NodeClassification::NodeClassification(const Recipe& recipe, Graph graph, std::shared_ptr<Ranks> ranks)
     : batch_(recipe.training.batch),
+      shards_(ranks->shards_of(recipe.training.shards)),
       has_attention_(recipe.model.name == "gat"),
       device_(device_of(recipe.running)),
       graph_(std::move(graph)),
@@ -100,14 +101,18 @@ NodeClassification::Batch NodeClassification::sampled(std::int64_t draw,
   return batch;
 }
 
-NodeClassification::Batch NodeClassification::next_batch() {
-  if (!sampling_) return last_;
-  const std::int64_t draw = sampling_->order.position() / batch_;
-  std::vector<std::int32_t> nodes;
-  for (const std::int64_t i : sampling_->order.next_batch(batch_)) {
-    nodes.push_back(graph_.split.train[static_cast<std::size_t>(i)]);
+void NodeClassification::draw_batch() {
+  if (!sampling_) return;
+  std::vector<std::int32_t>& nodes = sampling_->nodes;
+  if (execution_->shard == shards_.first) {
+    sampling_->draw = sampling_->order.position() / batch_;
+    nodes.clear();
+    for (const std::int64_t i : sampling_->order.next_batch(batch_)) {
+      nodes.push_back(graph_.split.train[static_cast<std::size_t>(i)]);
+    }
   }
-  return sampled(draw, nodes);
+  last_ = sampled(sampling_->draw, {nodes.begin() + shards_.begin_of(execution_->shard, batch_),
+                                    nodes.begin() + shards_.begin_of(execution_->shard + 1, batch_)});
 }
 
 torch::Tensor NodeClassification::scores_of(const Batch& batch) {
@@ -115,20 +120,14 @@ torch::Tensor NodeClassification::scores_of(const Batch& batch) {
   return batch.learnt.defined() ? scores.index_select(0, batch.learnt) : scores;
 }
 
-StepResult NodeClassification::train_step() {
-  draw_batch();
-  return compute_step();
-}
-
-void NodeClassification::draw_batch() { last_ = next_batch(); }
-
 StepResult NodeClassification::compute_step() {
   const MacCounter counter(*execution_, layers_);
   const torch::Tensor scores = scores_of(last_);
   const torch::Tensor loss = torch::cross_entropy_loss(scores, last_.labels);
   loss.backward();
   const torch::Tensor correct = scores.detach().argmax(1).eq(last_.labels).sum();
-  return {loss.detach(), correct, last_.items, last_.judged, counter.macs()};
+  const double share = sampling_ ? static_cast<double>(last_.items) / static_cast<double>(batch_) : 1;
+  return {loss.detach(), correct, last_.items, last_.judged, counter.macs(), share};
 }
 
 Evaluation NodeClassification::evaluate(Split split, Bits bits) {

@@ -10,11 +10,12 @@
 namespace lowtide {
 
 // The classes of a graph's nodes. A step computes the whole graph and learns from all training nodes; or, with a fan-out, a
-// batch of them from neighbours that are drawn. Evaluation computes the whole graph.
+// batch of them from neighbours that are drawn. Evaluation computes the whole graph, on every rank.
 class NodeClassification final : public Task {
  public:
-  explicit NodeClassification(const Recipe& recipe);
-  NodeClassification(const Recipe& recipe, Graph graph);  // which was made ready for the recipe
+  explicit NodeClassification(const Recipe& recipe, std::shared_ptr<Ranks> ranks = alone());
+  // Of a graph that was made ready for the recipe.
+  NodeClassification(const Recipe& recipe, Graph graph, std::shared_ptr<Ranks> ranks = alone());
 
   std::string metric_name() const override { return "accuracy"; }
   std::string item_name() const override { return "nodes"; }
@@ -24,7 +25,6 @@ class NodeClassification final : public Task {
   double steps_per_epoch() const override;
   std::int64_t items_per_step() const override;
   std::vector<Ledger::Layer> layers() override { return layers_; }
-  StepResult train_step() override;
   bool is_capturable() const override { return sampling_ == nullptr; }
   void draw_batch() override;
   StepResult compute_step() override;
@@ -47,6 +47,8 @@ class NodeClassification final : public Task {
   struct Sampling {
     EpochSampler order;
     NeighbourSampler neighbours;
+    std::int64_t draw = 0;              // which batch the step has
+    std::vector<std::int32_t> nodes{};  // of it
   };
 
   const std::vector<std::int32_t>& nodes_of(Split split) const;
@@ -54,12 +56,12 @@ class NodeClassification final : public Task {
   torch::Tensor labels_of(const std::vector<std::int32_t>& nodes) const;
   Batch whole_graph();
   Batch sampled(std::int64_t draw, const std::vector<std::int32_t>& nodes);
-  Batch next_batch();
   torch::Tensor scores_of(const Batch& batch);
   const NodeInput& all_features();
   const std::shared_ptr<const Gather>& all_edges();
 
   std::int64_t batch_;
+  Shards shards_;
   bool has_attention_;
   torch::Device device_;
   Graph graph_;

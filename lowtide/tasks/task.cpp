@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "lowtide/base/error.h"
 #include "lowtide/data/graph/drawn_graph.h"
 #include "lowtide/tasks/detection.h"
@@ -62,30 +64,31 @@ TaskShape shape_of_image_task(const Recipe& recipe) {
 
 }  // namespace
 
-std::unique_ptr<Task> make_task(const Recipe& recipe) {
+std::unique_ptr<Task> make_task(const Recipe& recipe, std::shared_ptr<Ranks> ranks) {
   switch (task_of(recipe.data)) {
     case TaskKind::kImages:
-      return std::make_unique<ImageClassification>(recipe);
+      return std::make_unique<ImageClassification>(recipe, std::move(ranks));
     case TaskKind::kLanguage:
-      return std::make_unique<LanguageModelling>(recipe);
+      return std::make_unique<LanguageModelling>(recipe, std::move(ranks));
     case TaskKind::kNodes:
-      return std::make_unique<NodeClassification>(recipe);
+      return std::make_unique<NodeClassification>(recipe, std::move(ranks));
     case TaskKind::kDetection:
-      return std::make_unique<ObjectDetection>(recipe);
+      return std::make_unique<ObjectDetection>(recipe, std::move(ranks));
     case TaskKind::kEntailment:
-      return std::make_unique<Entailment>(recipe);
+      return std::make_unique<Entailment>(recipe, std::move(ranks));
   }
   invariant_failed("a task of a known kind", __FILE__, __LINE__, recipe.data.format);
 }
 
 std::optional<double> Task::training_metric(double /*loss*/, double correct) const { return correct; }
 
-std::unique_ptr<Task> make_task_or_drawn(const Recipe& recipe, std::string& assumed) {
+std::unique_ptr<Task> make_task_or_drawn(const Recipe& recipe, std::string& assumed,
+                                         std::shared_ptr<Ranks> ranks) {
   const GraphSize* size = recipe.data.format == "ogb" ? published_size(recipe.data.dir) : nullptr;
-  if (size == nullptr || std::filesystem::exists(recipe.data.dir)) return make_task(recipe);
+  if (size == nullptr || std::filesystem::exists(recipe.data.dir)) return make_task(recipe, std::move(ranks));
   Graph graph = prepare_graph(draw_graph(*size, recipe.training.seed), recipe);
   assumed = fmt::format("{}: no such folder; {}", recipe.data.dir, graph.describe());
-  return std::make_unique<NodeClassification>(recipe, std::move(graph));
+  return std::make_unique<NodeClassification>(recipe, std::move(graph), std::move(ranks));
 }
 
 TaskShape shape_of_task(const Recipe& recipe) {

@@ -13,17 +13,19 @@
 #include "lowtide/data/split.h"
 #include "lowtide/nn/execution.h"
 #include "lowtide/nn/named_tensors.h"
+#include "lowtide/ranks/ranks.h"
 #include "lowtide/recipe/recipe.h"
 
 namespace lowtide {
 
-// What one step of training leaves: tensors on the task's device, which nobody reads before they are needed.
+// What one step of training leaves, or one shard of it: tensors on the task's device, which nobody reads before they are needed.
 struct StepResult {
   torch::Tensor loss;              // float32, mean over the items
   torch::Tensor correct;           // int64, how many were predicted right; undefined where none are counted
   std::int64_t items = 0;          // that were computed
   std::int64_t judged = 0;         // that could be right
   std::vector<std::int64_t> macs;  // of each layer; empty where they are the items' number times those of one
+  double share = 1;                // of the batch's items: the weight of a shard's gradients and loss
 };
 
 struct Evaluation {
@@ -57,22 +59,27 @@ class Task {
   // The layers that multiply, with their MACs for one item and the rule for their bits.
   virtual std::vector<Ledger::Layer> layers() = 0;
 
-  // Draws a batch, computes the loss and its gradients at the precision in force; changes no weight.
-  virtual StepResult train_step() = 0;
+  // Draws a batch, computes the loss and its gradients at the precision in force; changes no weight. Where a batch has
+  // shards: those of this rank one by one, as execution().shard says, each as a batch of its own. A shard without items
+  // leaves no loss and no gradients.
+  StepResult train_step() {
+    draw_batch();
+    return compute_step();
+  }
 
   // The same in two parts: what the host does, and what the device does. Where is_capturable(), the second launches the same
   // work on the same memory every time that a batch has the same shape, and reads nothing on the host: a step can be captured
   // in a CUDA graph.
   virtual bool is_capturable() const { return false; }
-  virtual void draw_batch() {}
-  virtual std::int64_t batch_shape() const {
-    return 0;
-  }  // a number that tells it from others; of the batch drawn last
-  virtual StepResult compute_step() { return train_step(); }
+  virtual void draw_batch() = 0;
+  // A number that tells the shape of the batch drawn last from others.
+  virtual std::int64_t batch_shape() const { return 0; }
+  virtual StepResult compute_step() = 0;
 
   // The task's metric in training, from the mean loss and the share that was right; nothing where it takes more to know it.
   virtual std::optional<double> training_metric(double loss, double correct) const;
 
+  // All ranks evaluate, together, and each has the result.
   virtual bool has(Split split) const = 0;
   virtual Evaluation evaluate(Split split, Bits bits) = 0;
 
@@ -94,7 +101,7 @@ class Task {
   virtual std::string find_not_finite() = 0;
 
   // All that a resume needs and is not a parameter or a buffer of the model: the position in the data, and tensors that one
-  // step hands to the next.
+  // step hands to the next. Those have a row for each item of the batch; a rank keeps those of its shards.
   virtual Json state() const = 0;
   virtual void restore(const Json& state) = 0;
   virtual NamedTensors carried() const { return {}; }
@@ -103,11 +110,12 @@ class Task {
   Network stand_in_;  // empty: the model itself
 };
 
-std::unique_ptr<Task> make_task(const Recipe& recipe);
+std::unique_ptr<Task> make_task(const Recipe& recipe, std::shared_ptr<Ranks> ranks = alone());
 
 // The same on drawn data, where the recipe's is not there and its size is published; `assumed` then says so. For time and
 // cost, which depend on sizes alone.
-std::unique_ptr<Task> make_task_or_drawn(const Recipe& recipe, std::string& assumed);
+std::unique_ptr<Task> make_task_or_drawn(const Recipe& recipe, std::string& assumed,
+                                         std::shared_ptr<Ranks> ranks = alone());
 
 // The layers of the recipe's model without its data, as far as the format of the data tells its shape;
 // `assumed` says in words what was taken for granted, and is empty where the data was there.

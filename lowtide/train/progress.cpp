@@ -28,8 +28,8 @@ std::string duration_text(double seconds) {
   return fmt::format("{} h {} min", s / 3600, s % 3600 / 60);
 }
 
-Progress::Progress(std::int64_t total_steps, const Metric& metric, std::string items)
-    : total_(total_steps), metric_(metric), items_(std::move(items)) {
+Progress::Progress(std::int64_t total_steps, const Metric& metric, std::string items, bool shown)
+    : total_(total_steps), metric_(metric), items_(std::move(items)), shown_(shown) {
   const bool terminal = terminal_columns(STDOUT_FILENO) > 0;
   interval_ = std::chrono::seconds(terminal ? 1 : 10);
   next_ = terminal ? Clock::now() : Clock::now() + interval_;
@@ -61,6 +61,7 @@ void Progress::draw(const ProgressLine& line, int columns) {
 }
 
 void Progress::update(const ProgressLine& line, Clock::time_point now) {
+  if (!shown_) return;
   constexpr double kWeight = 0.2;  // of the last interval: what is left is not to jump
   seconds_per_step_ = seconds_per_step_ == 0
                           ? line.seconds_per_step
@@ -74,6 +75,7 @@ void Progress::update(const ProgressLine& line, Clock::time_point now) {
 }
 
 void Progress::note(const std::string& text) {
+  if (!shown_) return;
   finish();
   print_or_drop(text + "\n");
 }

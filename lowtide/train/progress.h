@@ -26,10 +26,11 @@ class Progress {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Progress(std::int64_t total_steps, const Metric& metric, std::string items);
+  // Where it is not `shown`, nothing is printed.
+  Progress(std::int64_t total_steps, const Metric& metric, std::string items, bool shown = true);
 
   // Whether it is time for a line: on a terminal every second, from the first step on; elsewhere every ten.
-  bool due(Clock::time_point now = Clock::now()) const { return now >= next_; }
+  bool due(Clock::time_point now = Clock::now()) const { return shown_ && now >= next_; }
   void update(const ProgressLine& line, Clock::time_point now = Clock::now());
   void note(const std::string& text);  // a line that stays
   void finish();
@@ -42,6 +43,7 @@ class Progress {
   std::int64_t total_;
   const Metric& metric_;
   std::string items_;
+  bool shown_;
   Clock::duration interval_;
   Clock::time_point next_;
   double seconds_per_step_ = 0;  // smoothed, for the time that is left

@@ -2,6 +2,7 @@
 target_sources(lowtide_torch PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/checkpoint.cpp
   ${CMAKE_CURRENT_LIST_DIR}/optimizer.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/sharded_step.cpp
   ${CMAKE_CURRENT_LIST_DIR}/step_graph.cpp
   ${CMAKE_CURRENT_LIST_DIR}/trainer.cpp
   ${CMAKE_CURRENT_LIST_DIR}/update_cpu.cpp

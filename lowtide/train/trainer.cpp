@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 
@@ -14,6 +15,8 @@
 #include "lowtide/base/whole_number.h"
 #include "lowtide/cost/summary.h"
 #include "lowtide/engine/engine.h"
+#include "lowtide/io/digest.h"
+#include "lowtide/io/mapped_file.h"
 #include "lowtide/nn/quant_conv2d.h"
 #include "lowtide/schedule/text.h"
 #include "lowtide/train/checkpoint.h"
@@ -69,6 +72,31 @@ Json run_json(const Recipe& recipe, const ScheduleSpec& spec, const std::string&
 
 TestFigures figures_of(const Evaluation& test) { return {test.metric, test.loss, test.also}; }
 
+// Of the whole file. Its bytes are read by every rank anyway.
+std::string file_digest(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  const ByteSpan bytes = file.bytes();
+  return xxh128({&bytes, 1});
+}
+
+// A rank keeps the rows of its shards: those of all, in the batch's order.
+void gather_rows(Ranks& ranks, const NamedTensors& tensors) {
+  if (ranks.size() == 1) return;
+  for (const auto& [name, tensor] : tensors) {
+    const std::int64_t rows = tensor.size(0) / ranks.size();
+    tensor.copy_(torch::cat(ranks.gather(tensor.narrow(0, ranks.rank() * rows, rows))));
+  }
+}
+
+void broadcast(Ranks& ranks, const NamedTensors& tensors) {
+  std::vector<torch::Tensor> values;
+  for (const auto& [name, tensor] : tensors) values.push_back(tensor.detach());
+  ranks.broadcast(values);
+}
+
+// Rank 0 may write for long: the others do not leave before it has.
+void wait_for_all(Ranks& ranks) { ranks.gather(std::vector<std::int64_t>{0}); }
+
 // A run keeps the engine that it began with, wherever it is resumed.
 Recipe with_engine_chosen(Recipe recipe) {
   recipe.precision.engine = choose_engine(recipe.precision.engine, recipe.running.device);
@@ -77,10 +105,11 @@ Recipe with_engine_chosen(Recipe recipe) {
 
 }  // namespace
 
-Trainer::Trainer(const Recipe& recipe, const std::string& program)
+Trainer::Trainer(const Recipe& recipe, const std::string& program, std::shared_ptr<Ranks> ranks)
     : recipe_(with_engine_chosen(recipe)),
       program_(program),
-      task_(make_task(recipe_)),
+      ranks_(std::move(ranks)),
+      task_(make_task(recipe_, ranks_)),
       spec_(schedule_of(recipe.precision)),
       total_(total_steps(recipe.training, task_->steps_per_epoch())),
       schedule_(make_schedule(spec_, total_, rates_of(recipe.training, total_))),
@@ -92,7 +121,7 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
       average_(task_->model(), first_averaged_step(recipe.training, total_), recipe.training.swa_every),
       eval_bits_(evaluation_bits(recipe.precision)),
       metric_(find_metric(task_->metric_name())),
-      progress_(total_, metric_, task_->item_name()),
+      progress_(total_, metric_, task_->item_name(), /*shown=*/writes()),
       planned_(total_) {
   task_->complete(recipe_);
   check(recipe_);  // what the data gave it too
@@ -113,7 +142,9 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program)
   sums_.correct = torch::zeros({}, torch::TensorOptions(torch::kInt64).device(device));
   halted_ = torch::zeros({}, torch::TensorOptions(torch::kBool).device(device));
   loss_ = torch::zeros({}, torch::TensorOptions(torch::kFloat).device(device));
-  if (task_->is_capturable() && StepGraph::is_possible(task_->execution(), device))
+  if (recipe.training.shards > 1)
+    sharded_ = std::make_unique<ShardedStep>(work_of(*task_), ranks_, recipe.training.shards);
+  else if (task_->is_capturable() && StepGraph::is_possible(task_->execution(), device))
     graph_ = std::make_unique<StepGraph>(task_->model(), task_->execution(), device);
 }
 
@@ -126,13 +157,15 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume, std::
   progress_.note(task_->describe());
   if (const auto names = simulated_layers(*task_); !names.empty())
     progress_.note(simulated_text(names, quant_layers(task_->model()).size()));
+  if (sharded_ && StepGraph::is_possible(task_->execution(), halted_.device()))
+    progress_.note("a batch in shards: its steps are launched kernel by kernel, not as one CUDA graph");
   started_ = last_log_ = last_shown_ = Clock::now();
   shown_ = read_sums();  // of a resumed run: not of this process
   task_->model().train();
   if (planned_ != total_) begin_extension();
   while (!is_finished()) {
     train_one_step();
-    const int signal = StopSignals::received();
+    const int signal = ranks_->size() > 1 ? sharded_->agreed_signal() : StopSignals::received();
     // Reading the loss makes the host wait for a device: once a second is seldom enough.
     if (progress_.due() || step_ == total_) show_progress();
     if (due(recipe_.running.log_every) || step_ == total_ || bits_will_change()) log_metrics();
@@ -142,6 +175,7 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume, std::
     if (signal != 0 && !is_finished()) {
       progress_.note(fmt::format("stopped at step {}; continue with: lowtide train --resume {}", step_,
                                  folder.string()));
+      wait_for_all(*ranks_);
       return {signal, step_, {}};
     }
   }
@@ -149,23 +183,27 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume, std::
     progress_.note(
         fmt::format("stopped early at step {}: none of the last {} evaluations was better than step {}'s",
                     step_, best_->since(), best_->step()));
-  return {0, step_, finish()};
+  RunResult result = finish();
+  wait_for_all(*ranks_);
+  return {0, step_, std::move(result)};
 }
 
 void Trainer::open_folder(const std::filesystem::path& folder, bool resume, std::optional<Lease> lease) {
-  const RunPaths paths{folder};
-  if (!resume || !file_exists(paths.run()) || !has_begun(paths)) {
+  paths_ = {folder};
+  expect_same_recipe();
+  if (!writes()) return restore_on_all_ranks(std::nullopt);
+  if (!resume || !file_exists(paths_.run()) || !has_begun(paths_)) {
     Json run = run_json(recipe_, spec_, program_);
     if (const Json skipped = task_->skipped(); !skipped.empty()) run["skipped"] = skipped;
     if (const auto names = simulated_layers(*task_); !names.empty()) run["simulated_layers"] = names;
     run_folder_ = RunFolder::create(folder, run, std::move(lease));
-    return;
+    return restore_on_all_ranks(std::nullopt);
   }
-  const std::vector<std::int64_t> steps = checkpoint_steps(paths);
-  if (steps.empty() && file_exists(paths.result()))
+  const std::vector<std::int64_t> steps = checkpoint_steps(paths_);
+  if (steps.empty() && file_exists(paths_.result()))
     throw UserError(fmt::format("{} is finished and has no checkpoint left to go on from", folder.string()));
-  if (!steps.empty()) restore_checkpoint(paths.checkpoint(steps.back()));
-  const Recipe stored = read_run_recipe(paths);
+  restore_on_all_ranks(steps.empty() ? std::nullopt : std::optional(steps.back()));
+  const Recipe stored = read_run_recipe(paths_);
   run_folder_ = RunFolder::resume(folder, step_, std::move(lease));
   if (!stored.training.same_length(recipe_.training)) run_folder_->change_length(recipe_.training);
   if (const auto former = run_folder_->change_device(recipe_, step_))
@@ -174,8 +212,42 @@ void Trainer::open_folder(const std::filesystem::path& folder, bool resume, std:
                     "so the result is not that of a run that was never interrupted",
                     step_, device_name(recipe_), *former));
   if (is_best()) save_best();  // the process may have been killed between the two
-  for (const LoggedLine& line : read_logged_lines(paths.metrics()))
+  for (const LoggedLine& line : read_logged_lines(paths_.metrics()))
     seconds_before_ = line.seconds.value_or(seconds_before_);
+}
+
+// The same on all ranks, or they would train different networks.
+void Trainer::expect_same_recipe() {
+  const std::vector<std::string> recipes = ranks_->gather(determining_keys(recipe_).dump());
+  const auto other =
+      std::find_if(recipes.begin(), recipes.end(), [&](auto& text) { return text != recipes[0]; });
+  if (other == recipes.end()) return;
+  const auto rank = other - recipes.begin();
+  const Json first = Json::parse(recipes[0]), its = Json::parse(*other);
+  for (const auto& [key, value] : first.items()) {
+    if (value != its.at(key))
+      throw UserError(fmt::format("{} is {} on rank 0 and {} on rank {}; start all ranks with one recipe",
+                                  key, value.dump(), its.at(key).dump(), rank));
+  }
+}
+
+// From the checkpoint that rank 0 says; the others know none. Nothing where the run begins.
+void Trainer::restore_on_all_ranks(std::optional<std::int64_t> step) {
+  step_ = ranks_->gather(std::vector{step.value_or(-1)})[0][0];
+  if (step_ < 0) {
+    step_ = 0;
+    return;
+  }
+  const std::filesystem::path path = paths_.checkpoint(step_);
+  const std::vector<std::string> seen =
+      ranks_->gather(writes() || file_exists(path) ? file_digest(path) : "");
+  for (std::size_t rank = 1; rank < seen.size(); ++rank) {
+    if (seen[rank] != seen[0])
+      throw UserError(fmt::format(
+          "rank {} sees {} {}, which rank 0 goes on from; ranks need a file system that all of them see",
+          rank, seen[rank].empty() ? "no" : "another", path.string()));
+  }
+  restore_checkpoint(path);
 }
 
 // The checkpoint was saved by a run of fewer steps, perhaps after its last, which is not evaluated as others are.
@@ -190,7 +262,7 @@ void Trainer::train_one_step() {
   execution.bits = schedule_->at(step_);
   execution.step = step_;
   const double rate = rate_.at(step_);
-  task_->draw_batch();
+  if (!sharded_) task_->draw_batch();
   if (graph_) {
     StepResult& of_shape = results_[task_->batch_shape()];
     const auto work = [&] {
@@ -218,10 +290,11 @@ void Trainer::train_one_step() {
 // All of a step that the device does: a CUDA graph may hold it.
 void Trainer::compute_and_update(double rate) {
   task_->model().zero_grad(/*set_to_none=*/true);
-  result_ = task_->compute_step();
+  result_ = sharded_ ? sharded_->run(StopSignals::received()) : task_->compute_step();
   const torch::Tensor norm = clip_gradients(task_->model().parameters(), recipe_.training.clip);
   halted_.logical_or_(torch::isfinite(norm + result_.loss).logical_not());
-  if (halted_.device().is_cpu()) stop_if_not_finite();  // elsewhere the host would wait: it asks when it logs
+  // Elsewhere the host would wait: it asks when it logs. Ranks end together.
+  if (halted_.device().is_cpu() || ranks_->size() > 1) stop_if_not_finite();
   optimizer_->step(rate, halted_, graph_ ? graph_->parameters() : nullptr);
   if (schedule_->is_stateful()) loss_.copy_(result_.loss);
   sums_.loss += result_.loss;
@@ -231,10 +304,9 @@ void Trainer::compute_and_update(double rate) {
 void Trainer::stop_if_not_finite() {
   if (!halted_.item<bool>()) return;
   progress_.finish();
-  const std::vector<std::int64_t> steps = checkpoint_steps(run_folder_->paths());
-  const std::string kept =
-      steps.empty() ? "there is no checkpoint yet"
-                    : run_folder_->paths().checkpoint(steps.back()).string() + " is the last good one";
+  const std::vector<std::int64_t> steps = checkpoint_steps(paths_);
+  const std::string kept = steps.empty() ? "there is no checkpoint yet"
+                                         : paths_.checkpoint(steps.back()).string() + " is the last good one";
   throw UserError(fmt::format(
       "training stopped near step {}: {} is not finite; {}. Try a lower --lr, --clip, or more bits", step_,
       task_->find_not_finite(), kept));
@@ -279,17 +351,18 @@ void Trainer::log_metrics() {
   const Totals since = read_sums();
   const ProgressLine line = line_of(since, seconds_between(last_log_, now));
   const BitOperations paper = ledger_.paper(), actual = ledger_.actual();
-  run_folder_->log(TrainingLine{.step = step_,
-                                .loss = line.loss,
-                                .rate = line.rate,
-                                .bits = line.bits,
-                                .relative_cost = relative_cost(paper, ledger_.macs()),
-                                .gbitops_paper = gbitops(paper.total()),
-                                .gbitops_actual = gbitops(actual.total()),
-                                .items_per_second = line.items_per_second,
-                                .seconds = seconds(),
-                                .metric_name = task_->metric_name(),
-                                .metric = line.metric});
+  if (writes())
+    run_folder_->log(TrainingLine{.step = step_,
+                                  .loss = line.loss,
+                                  .rate = line.rate,
+                                  .bits = line.bits,
+                                  .relative_cost = relative_cost(paper, ledger_.macs()),
+                                  .gbitops_paper = gbitops(paper.total()),
+                                  .gbitops_actual = gbitops(actual.total()),
+                                  .items_per_second = line.items_per_second,
+                                  .seconds = seconds(),
+                                  .metric_name = task_->metric_name(),
+                                  .metric = line.metric});
   logged_ = logged_.plus(since, 1);
   sums_.loss.zero_();
   sums_.correct.zero_();
@@ -315,15 +388,16 @@ Evaluation Trainer::evaluate_and_log(Split split, bool is_final) {
     progress_.note(fmt::format("step {}  {} {} {}  loss {:.4f}  at {}", step_, split_name(split),
                                metric_.name, metric_text(metric_, evaluation.metric), evaluation.loss,
                                bits_name(eval_bits_.forward)));
-  run_folder_->log(EvaluationLine{.step = step_,
-                                  .split = split,
-                                  .metric_name = task_->metric_name(),
-                                  .metric = evaluation.metric,
-                                  .loss = evaluation.loss,
-                                  .bits = eval_bits_.forward,
-                                  .seconds = seconds(),
-                                  .also = evaluation.also,
-                                  .is_final = is_final});
+  if (writes())
+    run_folder_->log(EvaluationLine{.step = step_,
+                                    .split = split,
+                                    .metric_name = task_->metric_name(),
+                                    .metric = evaluation.metric,
+                                    .loss = evaluation.loss,
+                                    .bits = eval_bits_.forward,
+                                    .seconds = seconds(),
+                                    .also = evaluation.also,
+                                    .is_final = is_final});
   const Clock::duration spent = Clock::now() - before;  // the images a second are those of training
   last_log_ += spent;
   last_shown_ += spent;
@@ -344,10 +418,12 @@ NamedTensors Trainer::checkpoint_tensors() const {
 
 // No times, no machine, nothing of how it was run: two runs of one recipe have the same bytes here.
 Json Trainer::checkpoint_state() const {
+  Json recipe = determining_keys(recipe_);
+  if (recipe_.training.shards == 1) recipe.erase("shards");  // the bytes of a run before there were shards
   Json state{{"format", kCheckpointFormat},
              {"step", step_},
              {"total_steps", total_},
-             {"recipe", determining_keys(recipe_)},
+             {"recipe", recipe},
              {"schedule", schedule_->state()},
              {"task", task_->state()},
              {"rate", rate_.state()},
@@ -366,14 +442,16 @@ Json Trainer::checkpoint_state() const {
 
 void Trainer::save_checkpoint() {
   stop_if_not_finite();
+  gather_rows(*ranks_, task_->carried());
+  if (!writes()) return;
   run_folder_->expect_held();
-  write_checkpoint(run_folder_->paths().checkpoint(step_), checkpoint_tensors(), checkpoint_state());
+  write_checkpoint(paths_.checkpoint(step_), checkpoint_tensors(), checkpoint_state());
   if (is_best()) save_best();
   run_folder_->keep_last_checkpoints(recipe_.running.keep_checkpoints);
 }
 
 void Trainer::save_best() {
-  write_checkpoint(run_folder_->paths().best(), model_tensors(task_->model()), checkpoint_state());
+  write_checkpoint(paths_.best(), model_tensors(task_->model()), checkpoint_state());
 }
 
 // The checkpoint of another recipe would be trained on with this one's learning rate, data or schedule. Its length alone
@@ -434,7 +512,7 @@ void Trainer::use_averaged_weights() {
   average_.copy_to_model();
   task_->execution().bits = eval_bits_;
   task_->re_estimate_statistics();
-  write_checkpoint(run_folder_->paths().averaged(), model_tensors(task_->model()), checkpoint_state());
+  if (writes()) write_checkpoint(paths_.averaged(), model_tensors(task_->model()), checkpoint_state());
 }
 
 RunResult Trainer::finish() {
@@ -459,7 +537,7 @@ RunResult Trainer::finish() {
   if (recipe_.training.patience > 0) result.planned_steps = total_;
   result.looks_for_best = best_.has_value();
   if (best_) result.best = best_result();
-  run_folder_->write_result(result);
+  if (writes()) run_folder_->write_result(result);
   return result;
 }
 
@@ -468,13 +546,16 @@ RunResult Trainer::finish() {
 std::optional<RunResult::Best> Trainer::best_result() {
   if (best_->step() == 0) return std::nullopt;
   RunResult::Best best{.step = best_->step(), .valid = best_->value()};
-  const std::filesystem::path path = run_folder_->paths().best();
-  if (!file_exists(path) || read_checkpoint_state(path).value("step", Json()) != best_->step()) {
+  const std::filesystem::path path = paths_.best();
+  const bool there =
+      writes() && file_exists(path) && read_checkpoint_state(path).value("step", Json()) == best_->step();
+  if (ranks_->gather(std::vector{std::int64_t{there}})[0][0] == 0) {
     progress_.note(fmt::format("{} is not of step {}, which was the best: its test is not known",
                                path.string(), best_->step()));
     return best;
   }
-  read_checkpoint_tensors(path, model_tensors(task_->model()));
+  if (writes()) read_checkpoint_tensors(path, model_tensors(task_->model()));
+  broadcast(*ranks_, model_tensors(task_->model()));
   best.test = figures_of(task_->evaluate(Split::kTest, eval_bits_));
   return best;
 }

@@ -16,6 +16,7 @@
 #include "lowtide/train/progress.h"
 #include "lowtide/train/run_folder.h"
 #include "lowtide/train/run_length.h"
+#include "lowtide/train/sharded_step.h"
 #include "lowtide/train/step_graph.h"
 #include "lowtide/train/weight_average.h"
 
@@ -29,13 +30,13 @@ struct TrainingEnd {
 
 // The training loop of one run. What it does in step t depends on the recipe and t alone, and all that it
 // carries from one step to the next is in a checkpoint: so a resumed run is the run that was never
-// interrupted.
+// interrupted. Several ranks may train one run: each knows all of its state, and rank 0 alone writes it.
 class Trainer {
  public:
   // `program` says which program writes the run, for run.json.
-  Trainer(const Recipe& recipe, const std::string& program);
+  Trainer(const Recipe& recipe, const std::string& program, std::shared_ptr<Ranks> ranks = alone());
 
-  // Trains in `folder` to the end, or until a signal asks to stop; with `resume` from its last checkpoint, whose run may
+  // Trains in `folder` to the end, or until a signal asks a rank to stop; with `resume` from its last checkpoint, whose run may
   // have had fewer steps to make if these are the first of this one. The folder's lease may have been taken before.
   TrainingEnd run(const std::filesystem::path& folder, bool resume,
                   std::optional<Lease> lease = std::nullopt);
@@ -55,6 +56,9 @@ class Trainer {
   };
 
   void open_folder(const std::filesystem::path& folder, bool resume, std::optional<Lease> lease);
+  void expect_same_recipe();
+  void restore_on_all_ranks(std::optional<std::int64_t> step);
+  bool writes() const { return ranks_->is_first(); }
   void train_one_step();
   void compute_and_update(double rate);
   void stop_if_not_finite();
@@ -88,6 +92,7 @@ class Trainer {
 
   Recipe recipe_;
   std::string program_;
+  std::shared_ptr<Ranks> ranks_;
   std::unique_ptr<Task> task_;
   ScheduleSpec spec_;
   std::int64_t total_;
@@ -107,13 +112,15 @@ class Trainer {
   StepResult result_;      // of the last step; a replay has the numbers of the step that was captured
   std::map<std::int64_t, StepResult> results_;  // by the shape of the batch, where steps are captured
   torch::Tensor loss_;  // of the last step, for a schedule that listens: one number, whichever graph ran
-  std::unique_ptr<StepGraph> graph_;  // where steps can be captured
+  std::unique_ptr<ShardedStep> sharded_;  // where a batch has more than one shard
+  std::unique_ptr<StepGraph> graph_;      // where steps can be captured
   Sums sums_;
   Totals logged_, shown_;  // since the process began: in lines of metrics; and in lines of progress
   torch::Tensor
       halted_;  // one bool on the device: a loss or gradient was not finite, and nothing is updated since
-  std::optional<RunFolder> run_folder_;
-  double seconds_before_ = 0;  // of earlier processes
+  RunPaths paths_;
+  std::optional<RunFolder> run_folder_;  // where this rank writes
+  double seconds_before_ = 0;            // of earlier processes
   std::chrono::steady_clock::time_point started_, last_log_, last_shown_;
 };
 

@@ -47,6 +47,7 @@ class Process {
     _exit(99);
   }
 
+  pid_t pid() const { return pid_; }
   void send(int number) const { kill(pid_, number); }
 
   Finished wait() {

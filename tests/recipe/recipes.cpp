@@ -74,7 +74,8 @@ Recipe unusual_recipe() {
   r.precision.engine = "other";
   r.training.steps = 64000;
   r.training.epochs = 0.5;
-  r.training.batch = 1;
+  r.training.batch = 6;
+  r.training.shards = 6;
   r.training.optimizer = "adam";
   r.training.lr = 1e-5;
   r.training.momentum = 0;
@@ -95,6 +96,7 @@ Recipe unusual_recipe() {
   r.training.seed = std::numeric_limits<std::int64_t>::max();  // the largest whole number of TOML
   r.running.device = "cuda";
   r.running.tf32 = true;
+  r.running.ranks = 2;
   r.running.threads = 3;
   r.running.loader_threads = 2;
   r.running.log_every = 7;

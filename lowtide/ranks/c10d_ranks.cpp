@@ -1,0 +1,200 @@
+#include "lowtide/ranks/c10d_ranks.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+
+#include "lowtide/ranks/c10d.h"
+
+namespace lowtide {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Longer than a live rank takes to see that a connection broke, short for who waits.
+constexpr milliseconds kRollCall{3000};
+constexpr const char *kFailures = "failures", *kPresent = "present", *kProblem = "problem";
+
+std::string name_of(const char* what, int rank) { return fmt::format("{}/{}", what, rank); }
+
+void set_text(const C10dStore& store, const std::string& name, const std::string& text) {
+  store->set(name, {text.begin(), text.end()});
+}
+
+std::string get_text(const C10dStore& store, const std::string& name) {
+  const std::vector<std::uint8_t> bytes = store->get(name);
+  return {bytes.begin(), bytes.end()};
+}
+
+C10dStore make_store(const RankEnvironment& environment) {
+  if (environment.is_local())
+    return c10::make_intrusive<c10d::FileStore>(environment.folder + "/store", environment.size);
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(environment.port);
+  options.isServer = environment.rank == 0 && environment.meeting.empty();
+  options.numWorkers = static_cast<std::size_t>(environment.size);
+  try {
+    C10dStore store = c10::make_intrusive<c10d::TCPStore>(environment.address, options);
+    if (environment.meeting.empty()) return store;
+    return c10::make_intrusive<c10d::PrefixStore>(environment.meeting, std::move(store));
+  } catch (const std::exception&) {
+    const std::string place = fmt::format("{}:{}", environment.address, environment.port);
+    if (environment.rank == 0)
+      throw UserError(fmt::format(
+          "rank 0 waits for {} others at {}, and not all of them came; is the port free, and has each rank "
+          "this MASTER_ADDR and MASTER_PORT?",
+          environment.size - 1, place));
+    throw UserError(fmt::format(
+        "rank {} finds no rank 0 at {}; is it started, and are these MASTER_ADDR and MASTER_PORT its own?",
+        environment.rank, place));
+  }
+}
+
+// Says whether this rank can take part, and learns it of the others. An empty value is not one to every store.
+void expect_no_problem(const C10dStore& store, const RankEnvironment& environment,
+                       const std::string& problem) {
+  set_text(store, name_of(kProblem, environment.rank), "." + problem);
+  for (int rank = 0; rank < environment.size; ++rank) {
+    const std::string text = get_text(store, name_of(kProblem, rank)).substr(1);
+    if (text.empty()) continue;
+    const std::string what = fmt::format("rank {}: {}", rank, text);
+    const bool tells = rank == environment.rank;
+    // Who has the store leaves last.
+    if (store->add(kPresent, 1), environment.rank == 0) {
+      const auto end = std::chrono::steady_clock::now() + kRollCall;
+      while (store->add(kPresent, 0) < environment.size && std::chrono::steady_clock::now() < end)
+        std::this_thread::sleep_for(milliseconds(20));
+    }
+    if (tells) throw UserError(what);
+    throw RankFailure(what, false);
+  }
+}
+
+class Group final : public C10dRanks {
+ public:
+  Group(const RankEnvironment& environment, C10dStore store, bool on_cuda)
+      : environment_(environment),
+        device_(on_cuda ? torch::kCUDA : torch::kCPU),
+        store_(std::move(store)),
+        group_(on_cuda ? make_nccl_group(store_, environment) : make_gloo_group(store_, environment)) {}
+
+  int rank() const override { return environment_.rank; }
+  int size() const override { return environment_.size; }
+
+  void broadcast(const std::vector<torch::Tensor>& tensors) override {
+    for (const torch::Tensor& tensor : tensors) {
+      std::vector<torch::Tensor> sent{tensor.to(device_).contiguous()};
+      guarded([&] { group_->broadcast(sent)->wait(); });
+      tensor.copy_(sent[0]);
+    }
+  }
+
+  bool is_first_to_fail() override;
+
+ private:
+  torch::Tensor all_gather(const torch::Tensor& row) override {
+    torch::Tensor all = torch::empty({size(), row.numel()}, row.options());
+    std::vector<torch::Tensor> in{row.contiguous().view({-1})};
+    std::vector<std::vector<torch::Tensor>> out{all.unbind(0)};
+    guarded([&] { group_->allgather(out, in)->wait(); });
+    std::vector<std::int64_t> sizes = row.sizes().vec();
+    sizes.insert(sizes.begin(), size());
+    return all.view(sizes);
+  }
+
+  torch::Tensor all_to_all(const torch::Tensor& rows) override {
+    torch::Tensor in = rows.contiguous(), out = torch::empty_like(in);
+    std::vector<std::int64_t> equal;  // parts
+    guarded([&] { group_->alltoall_base(out, in, equal, equal)->wait(); });
+    return out;
+  }
+
+  torch::Device device() const override { return device_; }
+
+  template <typename Call>
+  void guarded(const Call& call) {
+    try {
+      call();
+    } catch (const std::exception&) {
+      group_.reset();  // closes its connections, which wakes those who wait for this one
+      throw failure_of_others();
+    }
+  }
+
+  RankFailure failure_of_others();
+  std::vector<int> missing_ranks();
+
+  RankEnvironment environment_;
+  torch::Device device_;
+  C10dStore store_;
+  c10::intrusive_ptr<C10dGroup> group_;
+};
+
+// The ranks that do not answer in time. Those that do have been told so by their connections.
+std::vector<int> Group::missing_ranks() {
+  set_text(store_, name_of(kPresent, rank()), "yes");
+  const auto end = std::chrono::steady_clock::now() + kRollCall;
+  std::vector<int> missing;
+  do {
+    std::this_thread::sleep_for(milliseconds(50));
+    missing.clear();
+    for (int other = 0; other < size(); ++other) {
+      if (!store_->check({name_of(kPresent, other)})) missing.push_back(other);
+    }
+  } while (!missing.empty() && std::chrono::steady_clock::now() < end);
+  return missing;
+}
+
+// The lowest rank that is left tells of one that went without a word. Of local ones the process that started them does.
+RankFailure Group::failure_of_others() {
+  if (environment_.is_local()) return {"another rank is gone", false};
+  std::vector<int> missing;
+  try {
+    missing = missing_ranks();
+    if (store_->check({kFailures})) return {"another rank failed", false};  // and has said why
+  } catch (const std::exception&) {
+    missing = {0};  // which has the store
+  }
+  int teller = 0;
+  while (std::find(missing.begin(), missing.end(), teller) != missing.end()) ++teller;
+  if (missing.empty()) return {"the connection between the ranks broke", rank() == teller};
+  return {fmt::format("rank {} is gone: it was killed, or its machine is down; the last checkpoint is whole",
+                      fmt::join(missing, ", ")),
+          rank() == teller};
+}
+
+bool Group::is_first_to_fail() {
+  try {
+    const bool first = store_->add(kFailures, 1) == 1;
+    group_.reset();
+    // Who has the store waits until the others have looked.
+    if (!environment_.is_local() && rank() == 0) missing_ranks();
+    return first;
+  } catch (const std::exception&) {
+    return true;  // rank 0 is gone with the store, perhaps for the same reason: better twice than not at all
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<C10dRanks> C10dRanks::join(const RankEnvironment& environment, const std::string& device,
+                                           const std::string& problem) {
+  const bool on_cuda = device == "cuda";
+  C10dStore store = make_store(environment);
+  expect_no_problem(store, environment, problem);
+  if (on_cuda) {
+    c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA)
+        .setDevice(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(environment.local_rank)));
+  }
+  return std::make_shared<Group>(environment, std::move(store), on_cuda);
+}
+
+}  // namespace lowtide

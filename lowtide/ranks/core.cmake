@@ -1,0 +1,2 @@
+# The part of this room that is free of torch.
+target_sources(lowtide_core PRIVATE ${CMAKE_CURRENT_LIST_DIR}/environment.cpp)

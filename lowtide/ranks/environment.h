@@ -1,0 +1,33 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace lowtide {
+
+// What a process that was started as one of several knows of itself and of how to find the others.
+struct RankEnvironment {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;   // among those of its machine: which GPU is its own
+  std::string address;  // of rank 0; empty: all were started by this program, and meet in `folder`
+  int port = 0;
+  std::string folder{};
+  std::string
+      meeting{};  // under this name, in a store that the launcher keeps at that address; empty: rank 0 keeps one
+
+  bool is_local() const { return address.empty(); }
+};
+
+using Variables = std::function<std::optional<std::string>(const char* name)>;
+
+// What torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), Open MPI's mpirun (OMPI_COMM_WORLD_…) or SLURM's
+// srun say, in this order; nothing where none of them says that there is more than one process. The last two are helped by
+// MASTER_ADDR and MASTER_PORT where those are set. UserError for variables that cannot be.
+std::optional<RankEnvironment> rank_environment(const Variables& variables);
+
+// The process's own.
+std::optional<RankEnvironment> rank_environment();
+
+}  // namespace lowtide

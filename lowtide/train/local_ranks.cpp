@@ -1,0 +1,148 @@
+#include "lowtide/train/local_ranks.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lowtide/base/error.h"
+#include "lowtide/io/file.h"
+#include "lowtide/train/signals.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// Others see a broken connection at the end of their step at the latest: then they end by themselves.
+constexpr std::chrono::seconds kGrace{30};
+constexpr std::chrono::milliseconds kPoll{20};
+
+// Where ranks of one machine meet, while it lives.
+class MeetingPlace {
+ public:
+  MeetingPlace() {
+    std::string path = (fs::temp_directory_path() / "lowtide-ranks-XXXXXX").string();
+    if (mkdtemp(path.data()) == nullptr) throw cannot_write(path, errno);
+    folder_ = path;
+  }
+  ~MeetingPlace() {
+    std::error_code ignored;
+    if (getpid() == owner_) fs::remove_all(folder_, ignored);
+  }
+  MeetingPlace(const MeetingPlace&) = delete;
+  MeetingPlace& operator=(const MeetingPlace&) = delete;
+
+  const fs::path& folder() const { return folder_; }
+
+ private:
+  pid_t owner_ = getpid();
+  fs::path folder_;
+};
+
+// The processes, by rank, as long as they run.
+class LocalRanks {
+ public:
+  // Whether this is the parent; in a child `rank` is its own.
+  bool start(int count, int& rank) {
+    const pid_t parent = getpid();
+    std::fflush(nullptr);  // or every child prints it again
+    for (rank = 0; rank < count; ++rank) {
+      const pid_t pid = fork();
+      if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGUSR1);
+        if (getppid() != parent) _exit(1);  // it died before it could be watched
+        return false;
+      }
+      if (pid < 0) {
+        const int error = errno;
+        send(SIGKILL);
+        throw UserError(fmt::format("cannot start a process: {}", std::strerror(error)));
+      }
+      running_.push_back(pid);
+    }
+    return true;
+  }
+
+  int wait() {
+    const StopSignals signals;
+    bool passed_on = false;
+    while (left() > 0) {
+      look();
+      if (StopSignals::received() != 0 && !std::exchange(passed_on, true)) send(StopSignals::received());
+      if (failed_at_ && Clock::now() - *failed_at_ > kGrace) send(SIGKILL);
+      std::this_thread::sleep_for(kPoll);
+    }
+    return code_;
+  }
+
+ private:
+  std::ptrdiff_t left() const {
+    return std::count_if(running_.begin(), running_.end(), [](pid_t pid) { return pid > 0; });
+  }
+
+  void send(int signal) const {
+    for (const pid_t pid : running_) {
+      if (pid > 0) kill(pid, signal);
+    }
+  }
+
+  void look() {
+    for (std::size_t rank = 0; rank < running_.size(); ++rank) {
+      int status = 0;
+      if (running_[rank] <= 0 || waitpid(running_[rank], &status, WNOHANG) != running_[rank]) continue;
+      running_[rank] = 0;
+      if (WIFSIGNALED(status)) {
+        killed(rank, WTERMSIG(status));
+      } else {
+        code_ = std::max(code_, WEXITSTATUS(status));
+      }
+      if (code_ != 0 && !failed_at_) failed_at_ = Clock::now();
+    }
+  }
+
+  void killed(std::size_t rank, int signal) {
+    if (!failed_at_) {
+      std::fputs(fmt::format("lowtide: rank {} was killed by signal {} ({}); the others stop, and the last "
+                             "checkpoint is whole\n",
+                             rank, signal, sigdescr_np(signal))
+                     .c_str(),
+                 stderr);
+    }
+    code_ = std::max(code_, 1);
+  }
+
+  std::vector<pid_t> running_;
+  int code_ = 0;
+  std::optional<Clock::time_point> failed_at_;
+};
+
+}  // namespace
+
+std::optional<RankEnvironment> start_local_ranks(int count, int& code) {
+  const MeetingPlace place;
+  LocalRanks ranks;
+  RankEnvironment environment{.size = count, .folder = place.folder().string()};
+  if (ranks.start(count, environment.rank)) {
+    code = ranks.wait();
+    return std::nullopt;
+  }
+  environment.local_rank = environment.rank;
+  return environment;
+}
+
+}  // namespace lowtide

@@ -1,0 +1,396 @@
+// One run by several processes: the same bytes whatever their number, and what happens when one of them fails.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "lowtide/io/jsonl.h"
+#include "tests/cli/program.h"
+
+namespace lowtide {
+namespace {
+
+namespace fs = std::filesystem;
+using Flags = std::vector<std::string>;
+
+// A text, pairs of sentences, and a graph, each small and made up.
+void write_text(const fs::path& folder) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += fmt::format("w{}{}", i * i % 17, i % 5 == 4 ? "\n" : " ");
+  fs::create_directories(folder);
+  for (const char* part : {"train", "valid", "test"})
+    std::ofstream(folder / fmt::format("ptb.{}.txt", part)) << text;
+}
+
+void write_pairs(const fs::path& folder) {
+  std::string pairs = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n";
+  const char* labels[]{"NEUTRAL", "ENTAILMENT", "CONTRADICTION"};
+  // 22 is 2 more than a batch's multiple: the last batch of an epoch has fewer pairs than there are shards.
+  for (int i = 0; i < 22; ++i)
+    pairs += fmt::format("{}\ta w{} {}\tc w{}\t3.0\t{}\n", i + 1, i * 7 % 9, i % 3 == 0 ? "b b" : "", i % 9,
+                         labels[i % 3]);
+  fs::create_directories(folder);
+  for (const char* part : {"train", "trial", "test_annotated"})
+    std::ofstream(folder / fmt::format("SICK_{}.txt", part)) << pairs;
+  std::ofstream vocabulary(folder / "vocab.txt");
+  vocabulary << "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n";
+  for (int i = 0; i < 9; ++i) vocabulary << "w" << i << "\n";
+}
+
+void write_papers(const fs::path& folder) {
+  fs::create_directories(folder);
+  std::ofstream content(folder / "small.content"), cites(folder / "small.cites");
+  for (int paper = 0; paper < 60; ++paper) {
+    content << "p" << paper;
+    for (int word = 0; word < 12; ++word)
+      content << "\t" << (word % 3 == paper % 3 || (word + paper) % 5 == 0);
+    content << "\tclass" << paper % 3 << "\n";
+    for (const int other : {paper + 3, paper * 7, paper + 1})
+      cites << "p" << other % 60 << "\tp" << paper << "\n";
+  }
+}
+
+class RanksProgram : public Program {
+ protected:
+  Flags images(const Flags& more = {}, const std::string& steps = "9") const {
+    Flags flags{"train", "--recipe", recipe_.string(), "--steps", steps, "--shards", "4"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return flags;
+  }
+
+  // The last checkpoint, the metrics without their times, and the result.
+  std::string trained(Flags flags, const std::string& name, const Flags& more) {
+    const RunPaths run{folder_ / name};
+    flags.insert(flags.end(), {"--out", run.folder.string()});
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Finished finished = this->run(flags);
+    EXPECT_EQ(finished.code, 0) << finished.error;
+    return finished.code == 0 ? bytes_of(run) : name + " failed";
+  }
+
+  static std::string bytes_of(const RunPaths& run) {
+    std::string bytes = file_bytes(run.checkpoint(checkpoint_steps(run).back()));
+    for (Json line : read_jsonl(run.metrics()).lines) {
+      line.erase("seconds");
+      line.erase("items_per_s");
+      bytes += line.dump() + "\n";
+    }
+    return bytes + read_run_file(run.result()).at("test").dump();
+  }
+
+  void expect_same_on_ranks(const std::string& engine, const std::vector<std::string>& ranks,
+                            const Flags& flags, const std::string& name = "") {
+    const std::string one = trained(flags, name + engine + "1", {"--engine", engine});
+    for (const std::string& count : ranks) {
+      EXPECT_EQ(trained(flags, name + engine + count, {"--engine", engine, "--ranks", count}), one)
+          << engine << " on " << count << " ranks";
+    }
+  }
+  // With both engines.
+  void expect_same_on_several_ranks(const Flags& flags, const std::string& name = "") {
+    expect_same_on_ranks("simulated", {"4"}, flags, name);
+    expect_same_on_ranks("integer", {"2"}, flags, name);
+  }
+
+  // A process as torchrun would start it.
+  static std::function<void()> as_rank(int rank, int size, int port) {
+    return [=] {
+      setenv("RANK", std::to_string(rank).c_str(), 1);
+      setenv("WORLD_SIZE", std::to_string(size).c_str(), 1);
+      setenv("MASTER_ADDR", "127.0.0.1", 1);
+      setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
+    };
+  }
+
+  // Ports of this process's own: several tests run at once.
+  static int some_port(int offset) { return 33000 + (getpid() * 8 + offset) % 20000; }
+
+  // Each with output in a folder of its own.
+  std::vector<Process> started_ranks(const Flags& flags, int port, int size) {
+    std::vector<Process> processes;
+    for (int rank = 0; rank < size; ++rank) {
+      const fs::path place = folder_ / fmt::format("rank{}", rank);
+      fs::create_directories(place);
+      processes.emplace_back(place, flags, as_rank(rank, size, port));
+    }
+    return processes;
+  }
+};
+
+TEST_F(RanksProgram, ImagesHaveTheSameBytesOnAnyNumberOfRanks) {
+  for (const char* engine : {"simulated", "integer"}) expect_same_on_ranks(engine, {"2", "4"}, images());
+}
+
+TEST_F(RanksProgram, SoHaveAveragesAndTheBestEvaluation) {
+  const Flags flags = images(
+      {"--swa-start", "0.5", "--swa-every", "2", "--keep-best", "--eval-every", "3", "--engine", "integer"});
+  const std::string one = trained(flags, "one", {});
+  EXPECT_EQ(trained(flags, "two", {"--ranks", "2"}), one);
+  for (const char* file : {"averaged", "best"}) {
+    const auto in = [&](const char* run) {
+      return file_bytes(folder_ / run / "checkpoints" / fmt::format("{}.safetensors", file));
+    };
+    EXPECT_EQ(in("two"), in("one")) << file;
+  }
+  EXPECT_EQ(read_run_file(RunPaths{folder_ / "two"}.result()).at("best"),
+            read_run_file(RunPaths{folder_ / "one"}.result()).at("best"));
+}
+
+TEST_F(RanksProgram, ShardsThatAreNoPowerOfTwoToo) {
+  const Flags flags{"train",    "--recipe", recipe_.string(), "--steps", "6", "--batch", "12",
+                    "--shards", "6",        "--engine",       "integer"};
+  const std::string one = trained(flags, "one", {});
+  EXPECT_EQ(trained(flags, "two", {"--ranks", "2"}), one);
+  EXPECT_EQ(trained(flags, "three", {"--ranks", "3"}), one);
+}
+
+TEST_F(RanksProgram, LanguageCarriesItsStateInTheBatchsOrder) {
+  write_text(folder_ / "text");
+  for (const std::string model : {"lstm", "transformer"}) {
+    expect_same_on_several_ranks({"train",
+                                  "--data",
+                                  "ptb",
+                                  "--data-dir",
+                                  (folder_ / "text").string(),
+                                  "--model",
+                                  model,
+                                  "--hidden",
+                                  "8",
+                                  "--heads",
+                                  "2",
+                                  "--steps",
+                                  "8",
+                                  "--batch",
+                                  "4",
+                                  "--length",
+                                  "6",
+                                  "--dropout",
+                                  "0.2",
+                                  "--lr",
+                                  "0.5",
+                                  "--cycles",
+                                  "2",
+                                  "--shards",
+                                  "4",
+                                  "--eval-every",
+                                  "3"},
+                                 model);
+  }
+}
+
+TEST_F(RanksProgram, EntailmentWithBatchesSmallerThanTheShards) {
+  write_pairs(folder_ / "pairs");
+  expect_same_on_several_ranks({"train",
+                                "--data",
+                                "sick",
+                                "--data-dir",
+                                (folder_ / "pairs").string(),
+                                "--vocabulary",
+                                (folder_ / "pairs/vocab.txt").string(),
+                                "--model",
+                                "bert",
+                                "--hidden",
+                                "8",
+                                "--layers",
+                                "1",
+                                "--heads",
+                                "2",
+                                "--feed-forward",
+                                "16",
+                                "--length",
+                                "12",
+                                "--steps",
+                                "9",
+                                "--batch",
+                                "4",
+                                "--optimizer",
+                                "adamw",
+                                "--lr",
+                                "0.001",
+                                "--cycles",
+                                "2",
+                                "--shards",
+                                "4"});
+}
+
+TEST_F(RanksProgram, NodesWithNeighboursThatAreDrawn) {
+  write_papers(folder_ / "papers");
+  const Flags graph{"train",
+                    "--data",
+                    "citation",
+                    "--data-dir",
+                    (folder_ / "papers").string(),
+                    "--node-split",
+                    "0.5:0.2",
+                    "--model",
+                    "sage",
+                    "--layers",
+                    "2",
+                    "--hidden",
+                    "8",
+                    "--steps",
+                    "8",
+                    "--optimizer",
+                    "adam",
+                    "--lr",
+                    "0.01",
+                    "--dropout",
+                    "0.3",
+                    "--cycles",
+                    "2"};
+  Flags drawn = graph;
+  drawn.insert(drawn.end(), {"--fan-out", "3", "3", "--batch", "8", "--shards", "4"});
+  expect_same_on_several_ranks(drawn);
+  Flags whole = graph;
+  whole.insert(whole.end(), {"--out", (folder_ / "whole").string(), "--ranks", "2"});
+  expect_mistake(whole, "ranks is 2; expected 1: a graph is computed as a whole, by one rank");
+}
+
+TEST_F(RanksProgram, OneShardHasTheBytesOfARunThatKnowsOfNone) {
+  const RunPaths run{folder_ / "one"};
+  trained({"train", "--recipe", recipe_.string(), "--steps", "6"}, "one", {"--shards", "1"});
+  const std::string bytes = file_bytes(run.checkpoint(6));
+  EXPECT_EQ(bytes.find("shards"), std::string::npos);
+  EXPECT_NE(trained({"train", "--recipe", recipe_.string(), "--steps", "6"}, "two", {"--shards", "2"}),
+            bytes_of(run));
+}
+
+TEST_F(RanksProgram, GoesOnWithAnotherNumberOfRanks) {
+  const Flags flags = images({"--checkpoint-every", "3", "--keep-checkpoints", "9", "--engine", "simulated"});
+  const std::string whole = trained(flags, "whole", {});
+  // As if each had been killed after a checkpoint.
+  const auto cut_after = [&](const RunPaths& run, std::int64_t step) {
+    fs::remove(run.result());
+    for (const std::int64_t later : checkpoint_steps(run)) {
+      if (later > step) fs::remove(run.checkpoint(later));
+    }
+  };
+  const RunPaths run{folder_ / "changed"};
+  EXPECT_EQ(trained(flags, "changed", {"--ranks", "4"}), whole);
+  cut_after(run, 6);
+  const auto resume = [&](const char* ranks) {
+    const Finished resumed = this->run({"train", "--resume", run.folder.string(), "--ranks", ranks});
+    EXPECT_EQ(resumed.code, 0) << resumed.error;
+    EXPECT_EQ(bytes_of(run), whole) << ranks;
+  };
+  resume("2");
+  cut_after(run, 3);
+  resume("1");
+  cut_after(run, 6);
+  resume("4");
+}
+
+TEST_F(RanksProgram, TheUsualVariablesStartARank) {
+  const std::string one = trained(images(), "one", {});
+  const fs::path out = folder_ / "two";
+  std::vector<Process> ranks = started_ranks(images({"--out", out.string()}), some_port(0), 2);
+  for (Process& rank : ranks) {
+    const Finished finished = rank.wait();
+    ASSERT_EQ(finished.code, 0) << finished.error;
+  }
+  EXPECT_EQ(bytes_of({out}), one);
+  EXPECT_EQ(file_bytes(folder_ / "rank1/stdout"), "");  // rank 0 alone speaks
+}
+
+TEST_F(RanksProgram, WrongVariablesAreNamed) {
+  const Flags flags = images({"--out", (folder_ / "run").string()});
+  const auto set = [](const char* name, const char* value) { return [=] { setenv(name, value, 1); }; };
+  expect_mistake(flags, "WORLD_SIZE is not set, though others of torchrun's variables are", set("RANK", "1"));
+  expect_mistake(flags, "RANK is '5'; expected a number from 0 to 1", as_rank(5, 2, some_port(1)));
+}
+
+TEST_F(RanksProgram, WhatOneRankCannotDoIsToldOnce) {
+  const Flags wrong = images({"--out", (folder_ / "run").string(), "--ranks", "4"});
+  std::vector<Process> ranks = started_ranks(wrong, some_port(2), 2);
+  std::string told;
+  for (Process& rank : ranks) {
+    const Finished finished = rank.wait();
+    EXPECT_NE(finished.code, 0);
+    told += finished.error;
+  }
+  EXPECT_EQ(told, "lowtide: rank 0: ranks is 4, but 2 were started; leave it out, or start as many\n");
+}
+
+TEST_F(RanksProgram, RefusesRanksAndShardsThatDoNotFit) {
+  const std::string out = (folder_ / "run").string();
+  expect_mistake(images({"--out", out, "--ranks", "3"}), "ranks is 3; expected a divisor of shards, 4");
+  expect_mistake({"train", "--recipe", recipe_.string(), "--shards", "3", "--out", out},
+                 "shards is 3; expected a divisor of batch, 20");
+  expect_mistake({"train", "--recipe", recipe_.string(), "--ranks", "2", "--out", out},
+                 "ranks is 2; expected a divisor of shards, 1");
+}
+
+// The processes of a run that was started here, by rank.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  std::ifstream list(fmt::format("/proc/{0}/task/{0}/children", parent));
+  for (pid_t child = 0; list >> child;) children.push_back(child);
+  return children;
+}
+
+// A run that is not done before something happens to it.
+class LongRun : public RanksProgram {
+ protected:
+  Flags flags(const std::string& steps = "100000", const Flags& more = {}) const {
+    Flags flags = images({"--checkpoint-every", "5", "--log-every", "5"}, steps);
+    flags.insert(flags.end(), more.begin(), more.end());
+    return flags;
+  }
+
+  const fs::path out_ = folder_ / "run";
+};
+
+TEST_F(LongRun, OfWhichARankIsKilledEndsWithinSeconds) {
+  Process process(folder_.path(), flags("100000", {"--ranks", "4", "--out", out_.string()}));
+  wait_for_metrics({out_});
+  const std::vector<pid_t> ranks = children_of(process.pid());
+  ASSERT_EQ(ranks.size(), 4u);
+  const auto before = std::chrono::steady_clock::now();
+  kill(ranks[2], SIGKILL);
+  const Finished finished = process.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20));
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_EQ(
+      finished.error,
+      "lowtide: rank 2 was killed by signal 9 (Killed); the others stop, and the last checkpoint is whole\n");
+  const Finished evaluated = run({"eval", out_.string()});
+  EXPECT_EQ(evaluated.code, 0) << evaluated.error;
+}
+
+TEST_F(LongRun, OfRanksStartedElsewhereNamesTheOneThatIsGone) {
+  std::vector<Process> ranks = started_ranks(flags("100000", {"--out", out_.string()}), some_port(3), 2);
+  wait_for_metrics({out_});
+  ranks[1].send(SIGKILL);
+  EXPECT_EQ(ranks[1].wait().code, 128 + SIGKILL);
+  const Finished first = ranks[0].wait();
+  EXPECT_EQ(first.code, 1);
+  EXPECT_EQ(first.error,
+            "lowtide: rank 1 is gone: it was killed, or its machine is down; the last checkpoint is whole\n");
+}
+
+TEST_F(LongRun, StopsAtOneStepWhenAnyRankIsAskedTo) {
+  constexpr const char* kSteps = "80";
+  Process process(folder_.path(), flags(kSteps, {"--ranks", "2", "--out", out_.string()}));
+  wait_for_metrics({out_});
+  kill(children_of(process.pid()).at(1), SIGTERM);
+  const Finished stopped = process.wait();
+  ASSERT_EQ(stopped.code, 128 + SIGTERM) << stopped.error;
+  EXPECT_EQ(stopped.error, "");
+  const std::int64_t step = checkpoint_steps({out_}).back();
+  EXPECT_NE(stopped.out.find(fmt::format("stopped at step {}", step)), std::string::npos) << stopped.out;
+  const Finished resumed = run({"train", "--resume", out_.string(), "--ranks", "4"});
+  EXPECT_EQ(resumed.code, 0) << resumed.error;
+  EXPECT_EQ(bytes_of({out_}), trained(flags(kSteps), "whole", {}));
+}
+
+TEST_F(LongRun, StopsWhenTheOneThatStartedItIsAskedTo) {
+  Process process(folder_.path(), flags("100000", {"--ranks", "2", "--out", out_.string()}));
+  wait_for_metrics({out_});
+  process.send(SIGTERM);
+  const Finished stopped = process.wait();
+  EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.error;
+  EXPECT_NE(stopped.out.find("stopped at step"), std::string::npos) << stopped.out;
+}
+
+}  // namespace
+}  // namespace lowtide
