@@ -28,7 +28,7 @@ NoiseKey AttachedLayer::noise_key() const {
 }
 
 LayerFormat QuantLayer::format() const {
-  LayerFormat format{execution().engine, bits(),
+  LayerFormat format{execution().engine_of ? execution().engine_of(*this) : execution().engine, bits(),
                      execution().stochastic ? Noise::drawn(noise_key()) : Noise::none(),
                      execution().bifurcate};
   // Steps alone are captured: an evaluation between two of them has bits of its own.
