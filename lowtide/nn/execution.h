@@ -13,6 +13,8 @@
 
 namespace lowtide {
 
+class QuantLayer;
+
 // What a layer tells whoever listens, each time it has computed its output.
 struct LayerEvent {
   const std::string& layer;
@@ -35,6 +37,8 @@ struct Execution {
       false;  // a convolution's output is not kept for the backward pass but computed again from codes
   std::function<void(const LayerEvent&)>
       listener;  // counts MACs, or looks for the first output that is not finite
+  // The engine of a single layer, where somebody wants to see what it multiplies.
+  std::function<std::shared_ptr<const Engine>(const QuantLayer&)> engine_of;
 };
 
 }  // namespace lowtide

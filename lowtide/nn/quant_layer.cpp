@@ -38,7 +38,7 @@ const std::uint8_t* QuantLayer::on_device(BitsTable table) const {
 }
 
 LayerFormat QuantLayer::format() const {
-  return {execution().engine,
+  return {execution().engine_of ? execution().engine_of(*this) : execution().engine,
           bits(),
           execution().stochastic ? Noise::drawn(noise_key()) : Noise::none(),
           execution().bifurcate,

@@ -30,6 +30,7 @@ class QuantLinearImpl : public torch::nn::Module, public QuantLayer {
  public:
   explicit QuantLinearImpl(const QuantLinearOptions& options);
   at::Tensor forward(const Activation& x);
+  ActivationRange& input_range() { return input_range_; }
 
   const ActivationRange& input_range() const { return input_range_; }
 

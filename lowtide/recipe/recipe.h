@@ -119,6 +119,7 @@ struct RunningOptions {
   int threads = 0;
   int loader_threads = 0;
   std::int64_t log_every = 100;
+  std::int64_t layer_stats = 0;
   std::int64_t eval_every = 1000;
   std::int64_t checkpoint_every = 1000;
   int keep_checkpoints = 3;

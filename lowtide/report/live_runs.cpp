@@ -59,10 +59,16 @@ void LiveRuns::read_new_lines(const fs::path& folder, Run& run, const Stamp& bef
   if (!is_plain_file(path)) return;
   const Metrics added = read_metrics(path, run.end);
   run.end = added.end;
-  if (added.train().rows == 0) return;
-  const std::uint64_t known = run.progress.at("lines");
-  run.progress = describe_lines(added, run.about.at("result"));
-  run.progress["lines"] = known + added.train().rows;
+  Json progress = describe_lines(added, run.about.at("result"));
+  for (const char* count : {"lines", "looks"}) {
+    const std::uint64_t known = run.progress.at(count);
+    progress[count] = known + progress.at(count).get<std::uint64_t>();
+  }
+  if (added.train().rows > 0) {
+    run.progress = progress;
+  } else {
+    run.progress["looks"] = progress.at("looks");
+  }
 }
 
 void LiveRuns::refresh_run(const fs::path& folder) {

@@ -176,7 +176,9 @@ Json describe_lines(const Metrics& metrics, const Json& result) {
   if (train.rows > 0) {
     for (const Column& column : train.columns) last[column.name] = column.values.back();
   }
-  return {{"lines", train.rows}, {"last", last}, {"metric", metric_name(result, train)}};
+  std::size_t looks = 0;  // at the layers
+  for (const MetricsTable& table : metrics.tables) looks += table.split == kLayersSplit ? table.rows : 0;
+  return {{"lines", train.rows}, {"looks", looks}, {"last", last}, {"metric", metric_name(result, train)}};
 }
 
 Json schedule_runs(const std::string& line, std::int64_t total_steps) {

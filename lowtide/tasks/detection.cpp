@@ -223,8 +223,6 @@ void ObjectDetection::estimate(std::int64_t batches, bool frozen) {
 
 void ObjectDetection::re_estimate_statistics() { estimate(kReEstimationBatches, /*frozen=*/false); }
 
-std::string ObjectDetection::find_not_finite() {
-  return lowtide::find_not_finite(*model_, *execution_, [&] { return forward_loss(last_batch_); });
-}
+torch::Tensor ObjectDetection::repeat_loss() { return forward_loss(last_batch_); }
 
 }  // namespace lowtide

@@ -31,7 +31,7 @@ class ObjectDetection final : public Task {
   bool has(Split split) const override { return split != Split::kValid || !split_.valid.empty(); }
   Evaluation evaluate(Split split, Bits bits) override;
   void re_estimate_statistics() override;
-  std::string find_not_finite() override;
+  torch::Tensor repeat_loss() override;
   Json state() const override { return {{"sampler", stream_->state()}}; }
   void restore(const Json& state) override { stream_->restore(state.at("sampler")); }
 

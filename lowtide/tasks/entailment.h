@@ -36,7 +36,7 @@ class Entailment final : public Task {
   bool has(Split split) const override { return split != Split::kValid || !valid_.pairs.empty(); }
   Evaluation evaluate(Split split, Bits bits) override;
   void re_estimate_statistics() override;
-  std::string find_not_finite() override;
+  torch::Tensor repeat_loss() override;
   Json state() const override { return {{"sampler", sampler_->state()}}; }
   void restore(const Json& state) override { sampler_->restore(state.at("sampler")); }
 

@@ -180,9 +180,7 @@ void ImageClassification::re_estimate_statistics() {
   for_each_norm([](BatchNormImpl& norm) { norm.end_re_estimation(); });
 }
 
-std::string ImageClassification::find_not_finite() {
-  return lowtide::find_not_finite(*model_, *execution_, [&] { return forward_loss(last_batch_); });
-}
+torch::Tensor ImageClassification::repeat_loss() { return forward_loss(last_batch_); }
 
 void ImageClassification::restore(const Json& state) { batches_->restore(state.at("sampler")); }
 

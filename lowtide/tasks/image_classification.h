@@ -34,7 +34,7 @@ class ImageClassification final : public Task {
   Evaluation evaluate(Split split, Bits bits) override;
   Evaluation evaluate_sample(Split split, Bits bits, std::int64_t items) override;
   void re_estimate_statistics() override;
-  std::string find_not_finite() override;
+  torch::Tensor repeat_loss() override;
   Json state() const override { return {{"sampler", batches_->state()}}; }
   void restore(const Json& state) override;
 

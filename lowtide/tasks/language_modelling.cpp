@@ -74,13 +74,17 @@ torch::Tensor LanguageModelling::loss_of(const Window& window, NamedTensors& sta
   return torch::cross_entropy_loss(scores.view({-1, scores.size(-1)}), window.targets);
 }
 
-LanguageModelling::Window LanguageModelling::shard_of(const Window& window) const {
-  const std::int64_t begin = shards_.begin_of(execution_->shard, batch_),
-                     end = shards_.begin_of(execution_->shard + 1, batch_);
-  if (begin == 0 && end == batch_) return window;
+LanguageModelling::Window LanguageModelling::columns_of(const Window& window, std::int64_t begin,
+                                                        std::int64_t end) const {
+  if (begin == 0 && end == window.words.size(1)) return window;
   const torch::Tensor targets = window.targets.view_as(window.words);
   return {window.words.narrow(1, begin, end - begin).contiguous(),
           targets.narrow(1, begin, end - begin).reshape({-1})};
+}
+
+LanguageModelling::Window LanguageModelling::shard_of(const Window& window) const {
+  return columns_of(window, shards_.begin_of(execution_->shard, batch_),
+                    shards_.begin_of(execution_->shard + 1, batch_));
 }
 
 NamedTensors LanguageModelling::shard_of(const NamedTensors& state) const {
@@ -163,11 +167,9 @@ void LanguageModelling::re_estimate_statistics() {
   }
 }
 
-std::string LanguageModelling::find_not_finite() {
-  return lowtide::find_not_finite(*model_, *execution_, [&] {
-    NamedTensors state = shard_of(before_);
-    return loss_of(shard_of(window_), state);
-  });
+torch::Tensor LanguageModelling::repeat_loss() {
+  NamedTensors state = shard_of(before_);
+  return loss_of(shard_of(window_), state);
 }
 
 }  // namespace lowtide

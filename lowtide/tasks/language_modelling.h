@@ -33,7 +33,7 @@ class LanguageModelling final : public Task {
   Evaluation evaluate(Split split, Bits bits) override;
   Evaluation evaluate_sample(Split split, Bits bits, std::int64_t items) override;
   void re_estimate_statistics() override;
-  std::string find_not_finite() override;
+  torch::Tensor repeat_loss() override;
   Json state() const override { return {{"text", batches_.state()}}; }
   void restore(const Json& state) override { batches_.restore(state.at("text")); }
   NamedTensors carried() const override { return carried_; }
@@ -45,7 +45,8 @@ class LanguageModelling final : public Task {
   };
   Window to_device(const TextWindow& window, std::int64_t batch) const;
   torch::Tensor scores_of(const torch::Tensor& words, NamedTensors& state);
-  // What a shard sees of the window: its columns, and of a state its rows.
+  Window columns_of(const Window& window, std::int64_t begin, std::int64_t end) const;
+  // What the execution's shard sees: columns of a window, rows of a state.
   Window shard_of(const Window& window) const;
   NamedTensors shard_of(const NamedTensors& state) const;
   torch::Tensor loss_of(const Window& window, NamedTensors& state);

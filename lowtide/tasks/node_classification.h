@@ -31,7 +31,7 @@ class NodeClassification final : public Task {
   bool has(Split split) const override { return !nodes_of(split).empty(); }
   Evaluation evaluate(Split split, Bits bits) override;
   void re_estimate_statistics() override {}  // there are none: ranges are those of the tensor at hand
-  std::string find_not_finite() override;
+  torch::Tensor repeat_loss() override;
   Json state() const override;
   void restore(const Json& state) override;
 

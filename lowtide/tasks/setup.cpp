@@ -10,12 +10,6 @@
 #include "lowtide/nn/quant_layer.h"
 
 namespace lowtide {
-namespace {
-
-bool is_finite(const torch::Tensor& tensor) { return torch::isfinite(tensor).all().item<bool>(); }
-
-}  // namespace
-
 torch::Device device_of(const RunningOptions& running) {
   if (running.device == "cpu") return torch::kCPU;
   if (!torch::cuda::is_available()) {
@@ -94,28 +88,6 @@ Evaluating::Evaluating(torch::nn::Module& model, Execution& execution, Bits bits
 Evaluating::~Evaluating() {
   model_.train(was_training_);
   execution_.bits = training_bits_;
-}
-
-std::string find_not_finite(torch::nn::Module& model, Execution& execution,
-                            const std::function<torch::Tensor()>& loss) {
-  std::string where;
-  execution.listener = [&](const LayerEvent& event) {
-    if (where.empty() && !is_finite(event.output)) where = fmt::format("the output of layer {}", event.layer);
-  };
-  {
-    const torch::NoGradGuard no_grad;
-    const bool finite_loss = is_finite(loss());
-    if (where.empty() && !finite_loss) where = "the loss";
-  }
-  execution.listener = nullptr;
-  if (!where.empty()) return where;
-  // Gradients flow from the last layer to the first: the last one that is not finite is where it began.
-  for (const auto& item : model.named_parameters()) {
-    if (item.value().grad().defined() && !is_finite(item.value().grad())) {
-      where = fmt::format("the gradient of {}", item.key());
-    }
-  }
-  return where.empty() ? "the norm of all gradients" : where;
 }
 
 }  // namespace lowtide

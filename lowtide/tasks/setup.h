@@ -64,9 +64,4 @@ class Evaluating {
   bool was_training_;
 };
 
-// The first layer whose output is not finite when the loss of the last batch is computed again, or the last parameter whose
-// gradient is not.
-std::string find_not_finite(torch::nn::Module& model, Execution& execution,
-                            const std::function<torch::Tensor()>& loss);
-
 }  // namespace lowtide

@@ -97,8 +97,11 @@ class Task {
   // Estimates running statistics and ranges anew for the weights as they are, from training data.
   virtual void re_estimate_statistics() = 0;
 
+  // The loss of the last batch once more, computed in the precision in force with what the network remembered then. What it
+  // carries to the next step does not move.
+  virtual torch::Tensor repeat_loss() = 0;
   // The first layer whose output on the last batch is not finite, or the last whose gradient is not.
-  virtual std::string find_not_finite() = 0;
+  std::string find_not_finite();
 
   // All that a resume needs and is not a parameter or a buffer of the model: the position in the data, and tensors that one
   // step hands to the next. Those have a row for each item of the batch; a rank keeps those of its shards.

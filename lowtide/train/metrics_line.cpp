@@ -38,6 +38,21 @@ Json to_json(const EvaluationLine& line) {
   return json;
 }
 
+Json to_json(const LayersLine& line) {
+  Json json{{kStepKey, line.step}, {kSplitKey, kLayersSplit}, {"took", line.took}, {"seconds", line.seconds}};
+  for (const LayerFigures& of : line.layers) {
+    const auto add = [&](const char* name, const std::optional<double>& value) {
+      if (value) json[fmt::format("{}.{}", of.layer, name)] = *value;
+    };
+    add("weight_snr", of.weight_snr);
+    add("activation_snr", of.activation_snr);
+    add("error_snr", of.error_snr);
+    add("clipped", of.clipped);
+    add("sensitivity", of.sensitivity);
+  }
+  return json;
+}
+
 bool is_training_key(const std::string& key) {
   static const Json keys = to_json(TrainingLine{});
   return keys.contains(key);

@@ -42,8 +42,29 @@ struct EvaluationLine {
   bool is_final = false;       // after the last step
 };
 
+// Of a layer, by the batch of the last step. What is not known is not there: noise of what is not quantised, the error's where
+// it has a range for each position.
+struct LayerFigures {
+  std::string layer{};
+  std::optional<double> weight_snr{}, activation_snr{},
+      error_snr{};  // signal to quantisation noise, in decibels
+  std::optional<double>
+      clipped{};  // share of the input's values outside the running range, by which an evaluation quantises
+  std::optional<double> sensitivity{};
+};
+
+struct LayersLine {
+  std::int64_t step = 0;
+  std::vector<LayerFigures> layers{};
+  double took = 0;  // seconds that it took to measure them
+  double seconds = 0;
+};
+// As the split of such a line.
+constexpr const char* kLayersSplit = "layers";
+
 Json to_json(const TrainingLine& line);
 Json to_json(const EvaluationLine& line);
+Json to_json(const LayersLine& line);
 
 // Whether a line of training has this key whatever its task: any other is the task's metric.
 bool is_training_key(const std::string& key);

@@ -153,12 +153,12 @@ std::optional<std::string> RunFolder::change_device(const Recipe& recipe, std::i
   return was != is ? std::optional(was) : std::nullopt;
 }
 
-void RunFolder::append(const Json& line, Split split) {
+void RunFolder::append(const Json& line, const char* split) {
   expect_held();
   metrics_->append(line);
   for (const auto& [key, value] : line.items()) {
     if (value.is_number() && key != kStepKey)
-      events_->scalar(fmt::format("{}/{}", split_name(split), key), value, line.at(kStepKey));
+      events_->scalar(fmt::format("{}/{}", split, key), value, line.at(kStepKey));
   }
   events_->flush();
 }

@@ -87,8 +87,9 @@ class RunFolder {
   std::optional<std::string> change_device(const Recipe& recipe, std::int64_t step);
 
   // One object a line; numbers also go to TensorBoard as SPLIT/KEY.
-  void log(const TrainingLine& line) { append(to_json(line), Split::kTrain); }
-  void log(const EvaluationLine& line) { append(to_json(line), line.split); }
+  void log(const TrainingLine& line) { append(to_json(line), split_name(Split::kTrain)); }
+  void log(const EvaluationLine& line) { append(to_json(line), split_name(line.split)); }
+  void log(const LayersLine& line) { append(to_json(line), kLayersSplit); }
 
   void write_result(const RunResult& result);
   void keep_last_checkpoints(int count) const;
@@ -96,7 +97,7 @@ class RunFolder {
  private:
   RunFolder(const RunPaths& paths, std::optional<Lease> lease);
 
-  void append(const Json& line, Split split);
+  void append(const Json& line, const char* split);
 
   RunPaths paths_;
   Lease lease_;

@@ -1,6 +1,7 @@
 # The part of this room that needs tensors; read after libtorch has been found.
 target_sources(lowtide_torch PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/checkpoint.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/layer_statistics.cpp
   ${CMAKE_CURRENT_LIST_DIR}/optimizer.cpp
   ${CMAKE_CURRENT_LIST_DIR}/sharded_step.cpp
   ${CMAKE_CURRENT_LIST_DIR}/step_graph.cpp

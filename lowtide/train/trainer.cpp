@@ -20,6 +20,7 @@
 #include "lowtide/nn/quant_conv2d.h"
 #include "lowtide/schedule/text.h"
 #include "lowtide/train/checkpoint.h"
+#include "lowtide/train/layer_statistics.h"
 #include "lowtide/train/signals.h"
 
 namespace lowtide {
@@ -169,6 +170,7 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume, std::
     // Reading the loss makes the host wait for a device: once a second is seldom enough.
     if (progress_.due() || step_ == total_) show_progress();
     if (due(recipe_.running.log_every) || step_ == total_ || bits_will_change()) log_metrics();
+    if (due(recipe_.running.layer_stats)) log_layers();
     if (step_ < total_ || best_) evaluate_if_due();
     if (stopped_early() && sums_.steps > 0) log_metrics();
     if (due(recipe_.running.checkpoint_every) || is_finished() || is_best() || signal != 0) save_checkpoint();
@@ -370,6 +372,17 @@ void Trainer::log_metrics() {
   last_log_ = now;
 }
 
+void Trainer::log_layers() {
+  stop_if_not_finite();
+  const Clock::time_point before = Clock::now();
+  LayersLine line{.step = step_, .layers = layer_statistics(*task_, rate_.at(step_ - 1))};
+  const Clock::time_point after = Clock::now();
+  line.took = seconds_between(before, after);
+  line.seconds = seconds();
+  run_folder_->log(line);
+  leave_out_of_speed(after - before);
+}
+
 void Trainer::evaluate_if_due() {
   const bool logs =
       (due(recipe_.running.eval_every) && task_->has(Split::kValid)) || (best_ && step_ == total_);
@@ -398,10 +411,14 @@ Evaluation Trainer::evaluate_and_log(Split split, bool is_final) {
                                     .seconds = seconds(),
                                     .also = evaluation.also,
                                     .is_final = is_final});
-  const Clock::duration spent = Clock::now() - before;  // the images a second are those of training
+  leave_out_of_speed(Clock::now() - before);
+  return evaluation;
+}
+
+// The images a second are those of training.
+void Trainer::leave_out_of_speed(Clock::duration spent) {
   last_log_ += spent;
   last_shown_ += spent;
-  return evaluation;
 }
 
 double Trainer::seconds() const { return seconds_before_ + seconds_between(started_, Clock::now()); }

@@ -66,6 +66,7 @@ class Trainer {
   ProgressLine line_of(const Totals& since, double seconds) const;
   void show_progress();
   void log_metrics();
+  void log_layers();
   void evaluate_if_due();
   Evaluation evaluate_and_log(Split split, bool is_final);
   void save_checkpoint();
@@ -89,6 +90,7 @@ class Trainer {
   bool is_best() const { return best_ && step_ > 0 && best_->step() == step_; }
   bool plateau_is_due() const { return rate_.is_stateful() && due(plateau_every_); }
   double seconds() const;
+  void leave_out_of_speed(std::chrono::steady_clock::duration spent);
 
   Recipe recipe_;
   std::string program_;

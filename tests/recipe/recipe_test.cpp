@@ -104,6 +104,7 @@ TEST(RecipeDifferences, AreTheKeysThatMakeAResult) {
   Recipe other;
   other.running.threads = 7;
   other.running.log_every = other.running.eval_every = other.running.checkpoint_every = 1;
+  other.running.layer_stats = 1;
   other.running.keep_checkpoints = 1;
   other.running.loader_threads = 4;
   EXPECT_TRUE(differences(Recipe(), other).empty()) << "none of these changes a result";
@@ -156,6 +157,7 @@ const std::vector<Impossible> kImpossible{
     {"EvalBitsMany", [](Recipe& r) { r.precision.eval_bits = 33; }, {"eval-bits is 33"}},
     {"Threads", [](Recipe& r) { r.running.threads = -1; }, {"threads is -1"}},
     {"LoaderThreads", [](Recipe& r) { r.running.loader_threads = -1; }, {"loader-threads is -1"}},
+    {"LayerStats", [](Recipe& r) { r.running.layer_stats = -1; }, {"layer-stats is -1", "0 or more"}},
     {"LogEvery", [](Recipe& r) { r.running.log_every = 0; }, {"log-every is 0", "1 or more"}},
     {"EvalEvery", [](Recipe& r) { r.running.eval_every = -1; }, {"eval-every is -1"}},
     {"CheckpointEvery", [](Recipe& r) { r.running.checkpoint_every = -1; }, {"checkpoint-every is -1"}},

@@ -100,6 +100,7 @@ Recipe unusual_recipe() {
   r.running.threads = 3;
   r.running.loader_threads = 2;
   r.running.log_every = 7;
+  r.running.layer_stats = 9;
   r.running.eval_every = 0;
   r.running.checkpoint_every = 11;
   r.running.keep_checkpoints = 1;

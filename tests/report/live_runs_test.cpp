@@ -86,6 +86,22 @@ TEST_F(LiveRunsTest, LinesAreGivenFromWhereTheAskerIs) {
   EXPECT_EQ(runs.lines(9999, 0, 0), std::nullopt);
 }
 
+TEST_F(LiveRunsTest, LooksAtLayersAreCountedAndAreNoLinesOfTraining) {
+  LiveRuns runs(scratch_.path());
+  EXPECT_EQ(run_named(runs.changes(0), "going").at("looks"), 0);
+  append("{\"step\":110,\"split\":\"layers\",\"conv1.clipped\":0.5}\n");
+  wait_for_the_next_look();
+  const Json once = run_named(runs.changes(0), "going");
+  EXPECT_EQ(once.at("looks"), 1);
+  EXPECT_EQ(once.at("lines"), 10);
+  EXPECT_EQ(once.at("last").at("step"), 100);
+  append("{\"step\":120,\"loss\":1}\n{\"step\":120,\"split\":\"layers\",\"conv1.clipped\":0.5}\n");
+  wait_for_the_next_look();
+  const Json twice = run_named(runs.changes(0), "going");
+  EXPECT_EQ(twice.at("looks"), 2);
+  EXPECT_EQ(twice.at("lines"), 11);
+}
+
 TEST_F(LiveRunsTest, AResumeThatDropsLinesStartsANewGeneration) {
   LiveRuns runs(scratch_.path());
   const Json before = run_named(runs.changes(0), "going");

@@ -11,6 +11,7 @@
 #include "lowtide/io/safetensors.h"
 #include "lowtide/recipe/recipe.h"
 #include "lowtide/schedule/schedule.h"
+#include "lowtide/train/metrics_line.h"
 #include "lowtide/train/run_folder.h"
 
 namespace lowtide {
@@ -110,6 +111,7 @@ class Writer {
     if (schedule_->is_stateful()) schedule_->observe(step - 1, 2.3 - 2.05 * progress(step));
     const bool will_change = schedule_->is_stateful() && schedule_->at(step) != bits_;
     if (step % run_.log_every == 0 || step == run_.steps || will_change) log(step, low);
+    if (run_.layer_stats > 0 && step % run_.layer_stats == 0) log_layers(step);
     if (step % run_.eval_every == 0 && step < run_.steps) evaluate(step, "valid", "");
   }
 
@@ -130,6 +132,21 @@ class Writer {
                    "\"relative_cost\":{},{}\"items_per_s\":{},\"seconds\":{}}}\n",
                    step, std::max(loss, 0.01), std::round(correct * items) / items, rate, bits_.forward,
                    bits_.backward, relative_cost(), bit_operations, 1750 + 20 * noise(), seconds());
+  }
+
+  // The later a layer, the less signal; the classifier is in fp32.
+  void log_layers(std::int64_t step) {
+    LayersLine line{.step = step, .took = 0.1, .seconds = seconds()};
+    for (const Ledger::Layer& layer : ledger_.layers()) {
+      LayerFigures figures{.layer = layer.name};
+      figures.sensitivity = 0.01 * static_cast<double>(1 + line.layers.size());
+      if (layer.precision.kind != LayerPrecision::Kind::kFp32) {
+        figures.activation_snr = 6.0 * bits_.forward - static_cast<double>(line.layers.size());
+        figures.clipped = 0.5 / static_cast<double>(step);
+      }
+      line.layers.push_back(figures);
+    }
+    lines_ += to_json(line).dump() + "\n";
   }
 
   double evaluate(std::int64_t step, const char* split, const char* final) {

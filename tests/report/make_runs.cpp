@@ -93,6 +93,8 @@ void write_equal_cost(const fs::path& root) {
 
 void write_odd(const fs::path& root) {
   write_equal_cost(root / "equal");
+  write_run(root / "stats" / "CR", {.steps = 200, .layer_stats = 20});
+  write_run(root / "stats" / "without", {.seed = 2, .steps = 200});
   // Two lengths, and layers that are not at the scheduled bits.
   for (const int seed : {1, 2}) {
     const auto name = [&](const char* what) { return root / "lengths" / fmt::format("{}-{}", what, seed); };

@@ -43,6 +43,17 @@ TEST(MetricsLine, OfAnEvaluation) {
   EXPECT_EQ(to_json(line).at("final"), true);
 }
 
+TEST(MetricsLine, OfLayersHasWhatIsKnownOfEach) {
+  const LayersLine line{.step = 50,
+                        .layers = {{.layer = "conv1", .weight_snr = 30, .clipped = 0.25, .sensitivity = 2},
+                                   {.layer = "fc", .sensitivity = 0.5}},
+                        .took = 0.5,
+                        .seconds = 10};
+  EXPECT_EQ(to_json(line).dump(),
+            R"({"step":50,"split":"layers","took":0.5,"seconds":10.0,"conv1.weight_snr":30.0,)"
+            R"("conv1.clipped":0.25,"conv1.sensitivity":2.0,"fc.sensitivity":0.5})");
+}
+
 TEST(MetricsLine, TheMetricIsTheKeyThatNotAllTasksHave) {
   for (const char* key : {"step", "loss", "lr", "bits", "grad_bits", "relative_cost", "gbitops_paper",
                           "gbitops_actual", "items_per_s", "seconds"})

@@ -36,6 +36,7 @@ std::vector<Json> timeless_metrics(const fs::path& folder) {
   for (Json& line : lines) {
     line.erase("seconds");
     line.erase("items_per_s");
+    line.erase("took");
   }
   return lines;
 }

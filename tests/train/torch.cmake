@@ -3,6 +3,7 @@ target_sources(torch_tests PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/detection_run_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/keep_best_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/kept_best.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/layer_statistics_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/optimizer_cuda_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/optimizer_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/step_graph_test.cpp

@@ -5,7 +5,7 @@ export interface Table {
   columns: Map<string, Float64Array>;
 }
 
-// By split: `train`, `valid`, `test`.
+// By split: `train`, `valid`, `test`; and `layers`.
 export type Tables = Map<string, Table>;
 
 interface ColumnHeader {

@@ -130,7 +130,9 @@ export class Curves implements Section {
   private async csv(): Promise<(string | Blob)[]> {
     const shown = this.shownRuns();
     await this.context.store.loadAll(shown.map(({ run }) => run.id));
-    const loaded = shown.map(({ run }) => ({ run, tables: this.context.store.tables.get(run.id)! }));
+    // What was measured of layers has a figure of its own.
+    const ofTraining = (tables: Tables): Tables => new Map([...tables].filter(([split]) => split !== "layers"));
+    const loaded = shown.map(({ run }) => ({ run, tables: ofTraining(this.context.store.tables.get(run.id)!) }));
     const columns = [
       ...new Set(loaded.flatMap(({ tables }) => [...tables.values()].flatMap((table) => [...table.columns.keys()]))),
     ];

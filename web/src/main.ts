@@ -5,6 +5,7 @@ import { element, select } from "./dom";
 import { equalCost } from "./equal_cost";
 import { grouped, plural } from "./format";
 import { Landscapes } from "./landscape";
+import { LayerStatistics } from "./layer_statistics";
 import { Layers } from "./layers";
 import { looks } from "./palette";
 import { makeExperiments, type CostAxis, type Count, type Experiment, type Split } from "./runs";
@@ -202,6 +203,7 @@ function build() {
     new Curves(context),
     schedules(context),
     new Layers(context),
+    new LayerStatistics(context),
     critical(context),
     new Landscapes(context),
     runsTable(context),

@@ -64,6 +64,7 @@ export interface Run {
   landscape?: Landscape;
   landscape_missing?: string;
   lines: number;
+  looks?: number; // lines of layers
   last: Record<string, number | null>;
   metric: string;
   // while it is served

@@ -103,6 +103,28 @@ test("ways to spend a budget are told apart and compared with constant bits, see
   await context.close();
 });
 
+test("what was measured of layers is a heat map of layers and steps", async () => {
+  const { page, context } = await open("stats");
+  const section = page.locator("#layer-statistics");
+  const cells = section.locator("g[aria-label='cell'] rect");
+  await cells.first().waitFor();
+  assert.deepEqual(await section.locator("select").first().locator("option").allTextContents(), ["CR"]);
+  // Ten looks at nine layers; the classifier, in fp32, has no noise, but it has a sensitivity.
+  assert.equal(await cells.count(), 90);
+  await section.getByLabel("Show").selectOption("sensitivity");
+  assert.equal(await cells.count(), 100);
+  await section.getByLabel("Show").selectOption("error_snr");
+  assert.match(await section.locator(".chart").textContent(), /Not known of this run/);
+  const rows = parseCsv((await download(page, "Save Layers under rounding as CSV")).text);
+  assert.equal(rows.length, 100);
+  const conv = rows.find(({ step, layer }) => step === "200" && layer === "group1.0.conv1");
+  assert.deepEqual([conv.clipped, conv.sensitivity, conv.error_snr], ["0.0025", "0.02", ""]);
+  // They are no lines of training: the curves' data does not have them.
+  const curves = parseCsv((await download(page, "Save Learning curves as CSV")).text);
+  assert.ok(!curves.some(({ split }) => split === "layers") && !("conv1.clipped" in curves[0]));
+  await context.close();
+});
+
 test("bits between two logged lines are drawn", async () => {
   const { page, context } = await open("bits");
   const rows = new Map();

@@ -14,6 +14,7 @@ const { thin, nearestIndex } = await load("thin");
 const { fronts, mixtureWarning, makeExperiments, paretoFront, relativeCost, statistics } = await load("runs");
 const { loggedRuns, placeOf, segmentsOf } = await load("bit_runs");
 const { csvLine } = await load("export");
+const { cellsOf } = await load("layer_statistics");
 const { pairedDifference, studentQuantile } = await load("equal_cost");
 const { metricText, durationText, lowerIsBetter } = await load("format");
 
@@ -215,6 +216,14 @@ test("numbers for people", () => {
   assert.equal(durationText(3.21), "3.2 s");
   assert.equal(durationText(125), "2 min 5 s");
   assert.equal(durationText(3599.7), "1 h 0 min");
+});
+
+test("of many looks at layers as many are shown as there is room for, the last among them", () => {
+  const step = Float64Array.from({ length: 10 }, (_, i) => 10 * (i + 1));
+  const columns = new Map([["step", step], ["a.b.clipped", step], ["a.b.sensitivity", step], ["c.clipped", step.map((s, i) => (i === 9 ? NaN : s))]]);
+  const cells = cellsOf({ rows: 10, columns }, "clipped", 5);
+  assert.deepEqual(cells.filter(({ layer }) => layer === "a.b").map((cell) => cell.step), [20, 40, 60, 80, 100]);
+  assert.equal(cells.filter(({ layer }) => layer === "c").length, 4, "what is no number is left out");
 });
 
 test("differences are paired over the seeds that both have", () => {

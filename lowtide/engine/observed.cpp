@@ -1,0 +1,71 @@
+#include "lowtide/engine/observed.h"
+
+#include <utility>
+
+namespace lowtide {
+namespace {
+
+class ObservedEngine final : public Engine {
+ public:
+  ObservedEngine(std::shared_ptr<const Engine> engine, std::shared_ptr<ProductObserver> observer)
+      : engine_(std::move(engine)), observer_(std::move(observer)) {}
+
+  std::string name() const override { return engine_->name(); }
+
+  at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const override {
+    observer_->forward(x, w);
+    weight_ = w;
+    has_input_gradient_ = false;
+    return engine_->conv2d(x, w, shape);
+  }
+
+  at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w,
+                                   const ConvShape& shape) const override {
+    at::Tensor dx = engine_->conv2d_input_gradient(dy, w, shape);
+    observer_->input_gradient(dx);
+    has_input_gradient_ = true;
+    return dx;
+  }
+
+  // The last of a layer's products that is asked for.
+  at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
+                                    const ConvShape& shape) const override {
+    at::Tensor dw = engine_->conv2d_weight_gradient(dy, x, shape);
+    if (!has_input_gradient_) conv2d_input_gradient(dy, weight_, shape);
+    observer_->weight_gradient(dy, dw);
+    return dw;
+  }
+
+  // Of a linear layer: (x, w with b transposed), (dy, w), (dy with a transposed, x).
+  at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override {
+    at::Tensor result = engine_->product(a, b, shape);
+    if (shape.transpose_b) {
+      observer_->forward(a, b);
+    } else if (shape.transpose_a) {
+      observer_->weight_gradient(a, result);
+    } else {
+      observer_->input_gradient(result);
+    }
+    return result;
+  }
+
+  at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const override {
+    return engine_->aggregate(matrix, features);
+  }
+
+ private:
+  const std::shared_ptr<const Engine> engine_;
+  const std::shared_ptr<ProductObserver> observer_;
+  mutable Quantized
+      weight_;  // of the last forward product, and whether its way back gave the input's gradient
+  mutable bool has_input_gradient_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<const Engine> observed(std::shared_ptr<const Engine> engine,
+                                       std::shared_ptr<ProductObserver> observer) {
+  return std::make_shared<ObservedEngine>(std::move(engine), std::move(observer));
+}
+
+}  // namespace lowtide
