@@ -372,7 +372,9 @@ void Trainer::log_metrics() {
   last_log_ = now;
 }
 
+// Of the batch; of the last shard that the first rank computed, where it has several.
 void Trainer::log_layers() {
+  if (!writes()) return;
   stop_if_not_finite();
   const Clock::time_point before = Clock::now();
   LayersLine line{.step = step_, .layers = layer_statistics(*task_, rate_.at(step_ - 1))};
