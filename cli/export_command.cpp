@@ -75,7 +75,8 @@ struct Measured {
 };
 
 Measured measure(Task& task, const OnnxGraph& graph, Bits bits) {
-  Measured measured{.here = task.evaluate(Split::kTest, bits)};
+  Measured measured;
+  measured.here = task.evaluate(Split::kTest, bits);
   task.set_stand_in(GraphRunner(graph));
   measured.exported = task.evaluate(Split::kTest, bits);
   return measured;

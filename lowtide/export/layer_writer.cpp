@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "lowtide/base/error.h"
 
@@ -52,7 +51,7 @@ struct SymmetricWeight {
 
 // A bias is a whole number of 32 bits in units of input_scale · scale: rows that are nearly 0 have a larger scale for that.
 SymmetricWeight symmetric(const at::Tensor& values, const at::Tensor& bias, float input_scale) {
-  constexpr double kTop = 127, kBiasTop = std::numeric_limits<std::int32_t>::max() / 2;
+  constexpr double kTop = 127, kBiasTop = 0x1p30;
   at::Tensor scale = (values.abs().flatten(1).amax(1) / kTop).clamp_min(1e-8);
   if (bias.defined()) scale = at::maximum(scale, bias.abs() / (input_scale * kBiasTop));
   const at::Tensor codes = (values / by_row(scale, values)).round().clamp(-kTop, kTop);

@@ -135,6 +135,7 @@ TEST_F(OddInput, FilesThatAreNoCheckpointImageOrRun) {
   }
   for (const std::string file : {path("pipe"), path("binary"), path("loop")}) {
     expect_mistake({"predict", "--checkpoint", file, file}, file);
+    expect_mistake({"export", "--checkpoint", file, "--out", path("m.onnx")}, file);
     expect_mistake({"study", "landscape", "--checkpoint", file}, file);
     expect_mistake({"study", "status", file}, file);
     expect_mistake({"report", file, "--html", path("page.html")}, file);
