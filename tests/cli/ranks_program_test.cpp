@@ -292,6 +292,23 @@ TEST_F(RanksProgram, TheUsualVariablesStartARank) {
   EXPECT_EQ(file_bytes(folder_ / "rank1/stdout"), "");  // rank 0 alone speaks
 }
 
+TEST_F(RanksProgram, NoticesThatTheyDoNotSeeOneFileSystem) {
+  const RunPaths here{folder_ / "here"}, there{folder_ / "there"};
+  trained(images({"--checkpoint-every", "3"}), "here", {});
+  fs::remove(here.result());
+  fs::copy(here.folder, there.folder, fs::copy_options::recursive);
+  fs::remove(there.checkpoint(9));
+  fs::create_directories(folder_ / "rank1");
+  Process second(folder_ / "rank1", {"train", "--resume", there.folder.string()},
+                 as_rank(1, 2, some_port(4)));
+  const Finished first = run({"train", "--resume", here.folder.string()}, as_rank(0, 2, some_port(4)));
+  const std::string told = first.error + second.wait().error;
+  EXPECT_NE(first.code, 0);
+  EXPECT_NE(told.find("rank 1 sees no "), std::string::npos) << told;
+  EXPECT_NE(told.find("ranks need a file system that all of them see"), std::string::npos) << told;
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+}
+
 TEST_F(RanksProgram, WrongVariablesAreNamed) {
   const Flags flags = images({"--out", (folder_ / "run").string()});
   const auto set = [](const char* name, const char* value) { return [=] { setenv(name, value, 1); }; };
