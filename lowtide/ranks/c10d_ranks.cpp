@@ -26,7 +26,7 @@ constexpr const char *kFailures = "failures", *kPresent = "present", *kProblem =
 std::string name_of(const char* what, int rank) { return fmt::format("{}/{}", what, rank); }
 
 void set_text(const C10dStore& store, const std::string& name, const std::string& text) {
-  store->set(name, {text.begin(), text.end()});
+  store->set(name, std::vector<std::uint8_t>(text.begin(), text.end()));
 }
 
 std::string get_text(const C10dStore& store, const std::string& name) {
