@@ -28,7 +28,8 @@ std::span<const Command> commands() {
               data_commands(), kComputes},
       Command{"range-test", range_test_command, "the lowest bits at which a network learns", {}, kComputes},
       Command{"advise", advise_command, "a schedule for a budget or a goal, with reasons", {}},
-      Command{"study", study_command, "many runs: every schedule, critical periods; analysis; landscapes",
+      Command{"study", study_command,
+              "many runs: every schedule, equal cost, critical periods; analysis; landscapes",
               study_commands(), kComputes},
       Command{"models", models_command, "the networks, with parameters and MACs", {}},
       Command{

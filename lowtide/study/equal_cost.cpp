@@ -124,8 +124,13 @@ std::vector<std::string> ways_of(const std::string& schedule, const Recipe& reci
       result.push_back(fmt::format("{}{}{}", low, kThen, range.bits.high));
   }
   if (result.empty()) {
-    throw UserError(fmt::format("budget {} of {} is less than {} bits cost: no two phases meet it", budget,
-                                to_string(full_cost_schedule(recipe.precision)), range.bits.low));
+    const Bits lowest{range.bits.low, range.grad.high};
+    throw UserError(
+        fmt::format("budget {} cannot be met by two phases of {} to {} bits; expected more than {:.4f} of "
+                    "{}, or lower bits",
+                    budget, range.bits.low, range.bits.high,
+                    static_cast<double>(step_cost(lowest)) / static_cast<double>(step_cost(range.highest())),
+                    to_string(full_cost_schedule(recipe.precision))));
   }
   return result;
 }

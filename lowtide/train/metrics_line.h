@@ -46,10 +46,10 @@ struct EvaluationLine {
 // it has a range for each position.
 struct LayerFigures {
   std::string layer{};
-  std::optional<double> weight_snr{}, activation_snr{},
-      error_snr{};  // signal to quantisation noise, in decibels
-  std::optional<double>
-      clipped{};  // share of the input's values outside the running range, by which an evaluation quantises
+  // Signal to quantisation noise, in decibels.
+  std::optional<double> weight_snr{}, activation_snr{}, error_snr{};
+  // Share of the input's values outside the running range, by which an evaluation quantises.
+  std::optional<double> clipped{};
   std::optional<double> sensitivity{};
 };
 

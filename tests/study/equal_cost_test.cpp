@@ -121,7 +121,8 @@ TEST(EqualCost, WhatCannotBeIsRefusedInOneLine) {
   EXPECT_TRUE(contains(error_of_study(budget_study({}, {0})), "budgets has 0;"));
   EXPECT_TRUE(contains(error_of_study(budget_study({"CR"}, {0.2})),
                        "budget=0.2 of static 8 grad=8 cannot be met by 3 to 8 bits; possible is 0.2969"));
-  EXPECT_TRUE(contains(error_of_study(budget_study({"phases"}, {0.2})), "no two phases meet it"));
+  EXPECT_TRUE(contains(error_of_study(budget_study({"phases"}, {0.2})),
+                       "budget 0.2 cannot be met by two phases of 3 to 8 bits; expected more than 0.2969"));
   EXPECT_TRUE(contains(error_of_study(budget_study({"shortest"})), "schedules has 'shortest'",
                        "did you mean 'shorter'?"));
   EXPECT_TRUE(contains(error_of_study(budget_study({"static"})), "schedules has 'static'", "constant"));
