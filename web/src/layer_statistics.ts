@@ -3,10 +3,11 @@
 import * as Plot from "@observablehq/plot";
 import type { Table } from "./columns";
 import type { Context, Section } from "./context";
-import { element, labelled, select, svgElement } from "./dom";
+import { labelled, select, svgElement } from "./dom";
 import { csvLine } from "./export";
 import { Figure, type Drawing, type Point } from "./figure";
 import { grouped, shortNumber, significant } from "./format";
+import { RunChooser } from "./run_chooser";
 import type { Run } from "./runs";
 import { addText, fitted, plotStyle, textWidth, type PlotSvg } from "./svg";
 
@@ -141,7 +142,7 @@ export class LayerStatistics implements Section {
   readonly root: HTMLElement;
   readonly usesLines = true;
   private readonly figure: Figure;
-  private readonly chooser = element("select", { onchange: () => this.update() });
+  private readonly chooser = new RunChooser(() => this.update());
   private quantity = quantities[0];
 
   constructor(private readonly context: Context) {
@@ -150,7 +151,7 @@ export class LayerStatistics implements Section {
       title: "Layers under rounding",
       note: "What rounding does to each layer at the bits of the step, measured while training went on. The redder, the worse: little signal to quantisation noise, many values that an evaluation would clip, or a loss that is sensitive to noise in this layer. Blank: nothing is lost there, or nothing was quantised.",
       controls: [
-        labelled("Run", this.chooser),
+        labelled("Run", this.chooser.root),
         select(
           "Show",
           quantities.map(({ key, label }) => [key, label]),
@@ -194,20 +195,11 @@ export class LayerStatistics implements Section {
   }
 
   private chosen(): Run | undefined {
-    const runs = this.known();
-    return runs.find((run) => String(run.id) === this.chooser.value) ?? runs[0];
+    return this.chooser.chosen(this.known());
   }
 
   update() {
-    const runs = this.known();
-    const signature = runs.map((run) => `${run.id} ${run.name}`).join("\n");
-    if (this.chooser.dataset.signature !== signature) {
-      this.chooser.dataset.signature = signature;
-      const chosen = this.chooser.value;
-      this.chooser.replaceChildren(
-        ...runs.map((run) => element("option", { value: run.id, selected: String(run.id) === chosen }, run.name)),
-      );
-    }
+    this.chooser.offer(this.known());
     const run = this.chosen();
     if (run) this.context.store.load([run.id]);
     this.figure.update();

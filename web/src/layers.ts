@@ -6,6 +6,7 @@ import { element, labelled, svgElement } from "./dom";
 import { csvLine } from "./export";
 import { Figure, type Drawing, type Point } from "./figure";
 import { durationText, shortNumber, significant } from "./format";
+import { RunChooser } from "./run_chooser";
 import type { Layer, Run } from "./runs";
 import { addText, fitted, plotStyle, textWidth, type PlotSvg } from "./svg";
 
@@ -147,7 +148,7 @@ function csv(run: Run): string[] {
 export class Layers implements Section {
   readonly root: HTMLElement;
   private readonly figure: Figure;
-  private readonly chooser = element("select", { onchange: () => this.figure.update() });
+  private readonly chooser = new RunChooser(() => this.figure.update());
   private readonly missing = element("p", { class: "note" });
 
   constructor(private readonly context: Context) {
@@ -155,7 +156,7 @@ export class Layers implements Section {
       id: "layers",
       title: "Cost by layer",
       note: "Bit operations of the whole run. Bars are what each layer really took; the line across is the papers' count, every layer at the scheduled bits. Times stand at the right where a run has measured them.",
-      controls: [labelled("Run", this.chooser), this.missing],
+      controls: [labelled("Run", this.chooser.root), this.missing],
       draw: (width) => {
         const run = this.chosen();
         return run ? draw(run, width) : null;
@@ -171,20 +172,11 @@ export class Layers implements Section {
   }
 
   private chosen(): Run | undefined {
-    const runs = this.known();
-    return runs.find((run) => String(run.id) === this.chooser.value) ?? runs[0];
+    return this.chooser.chosen(this.known());
   }
 
   update() {
-    const runs = this.known();
-    const signature = runs.map((run) => `${run.id} ${run.name}`).join("\n");
-    if (this.chooser.dataset.signature !== signature) {
-      this.chooser.dataset.signature = signature;
-      const chosen = this.chooser.value;
-      this.chooser.replaceChildren(
-        ...runs.map((run) => element("option", { value: run.id, selected: String(run.id) === chosen }, run.name)),
-      );
-    }
+    this.chooser.offer(this.known());
     const without = this.context.experiment.runs.filter((run) => !run.layers?.length);
     const reason = without[0]?.layers_missing ?? "";
     this.missing.textContent = without.length
