@@ -77,6 +77,8 @@ struct Case {
   Buffer<std::uint8_t> forward, backward;
   Buffer<int> prefix;
   Buffer<float> tap_value, plane_scale;
+  Buffer<std::uint8_t> digits;
+  Buffer<int> digit_sums;
   Buffer<float> y, dx, dw, other, producer;
   Buffer<float> gamma, beta, running_mean, running_variance, mean, factor, bias, inverse, min, range;
   Buffer<float> gm, slope, dgamma, dbeta;
@@ -110,6 +112,8 @@ struct Case {
         prefix(size((g.kernel_rows + 1) * (g.kernel_cols + 1), g.outputs)),
         tap_value(size(g.taps(), g.inputs)),
         plane_scale(1),
+        digits(packed_digit_bytes(g.outputs, g.taps(), g.inputs)),
+        digit_sums(size(kDigits, g.inputs), 0),
         y(size(g.output_pixels(), g.outputs)),
         dx(size(g.input_pixels(), g.inputs)),
         dw(w_host.size()),
@@ -153,6 +157,10 @@ struct Case {
     l.tap_prefix = prefix.get();
     l.tap_value = tap_value.get();
     l.plane_scale = plane_scale.get();
+    if (has_digits(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) {
+      l.digits = reinterpret_cast<std::uint32_t*>(digits.get());
+      l.digit_sums = digit_sums.get();
+    }
     return l;
   }
   Codes xs() const { return {x.get(), sx.get(), ox.get(), {bits()}}; }
@@ -232,6 +240,9 @@ void report(const std::string& name, double off, double limit) {
   failed |= bad;
   std::printf("%-44s %.2e %s\n", name.c_str(), off, bad ? "FAILED" : "");
 }
+
+void compare_resident(const std::string& name, const Case& c, const std::vector<double>& dx,
+                      const std::vector<double>& dgamma, const std::vector<double>& dbeta);
 
 void compare(const std::string& name, const ConvGeometry& g, int bits, bool after_relu) {
   const Case c(g, bits, after_relu);
@@ -317,6 +328,182 @@ void compare(const std::string& name, const ConvGeometry& g, int bits, bool afte
     high = std::max<double>(high, z);
   }
   report(name + " range", std::abs(c.min.host()[0] - low) + std::abs(c.range.host()[0] - (high - low)), 1e-6);
+  if (stays_resident(g, true)) compare_resident(name, c, dx, dgamma, dbeta);
+}
+
+template <typename T>
+double differing(const Buffer<T>& a, const Buffer<T>& b) {
+  const std::vector<T> x = a.host(), y = b.host();
+  double count = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) count += x[i] != y[i];
+  return count;
+}
+
+// One convolution of images that stay, with the memory of its passes.
+struct ResidentCase {
+  const Case& c;
+  std::int64_t n;
+  Buffer<float> y, residual, z, scale, dx;
+  Buffer<std::uint8_t> code, sum_code, error_code, positive;
+  Buffer<std::uint8_t> work, sums, sum_extremes, error_extremes;  // for many calls
+  std::size_t work_bytes;
+
+  explicit ResidentCase(const Case& of, int calls = 1)
+      : c(of),
+        n(static_cast<std::int64_t>(c.g.output_pixels()) * c.g.outputs),
+        y(count()),
+        residual(normal(count())),
+        z(count()),
+        scale(4),
+        dx(count()),
+        code(count()),
+        sum_code(count()),
+        error_code(count()),
+        positive(count() / 8),
+        work(bytes() * static_cast<std::size_t>(calls), 0),
+        sums(bytes() * static_cast<std::size_t>(calls), 0),
+        sum_extremes(kExtremesBytes * static_cast<std::size_t>(calls), 0),
+        error_extremes(kExtremesBytes * static_cast<std::size_t>(calls), 0),
+        work_bytes(bytes()) {}
+
+  std::size_t count() const { return static_cast<std::size_t>(n); }
+  std::size_t bytes() const { return (statistics_bytes(c.g.outputs) + 255) / 256 * 256; }
+  void clear(cudaStream_t stream, int calls) const {
+    const auto all = static_cast<std::size_t>(calls);
+    cudaMemsetAsync(work.get(), 0, work_bytes * all, stream);
+    cudaMemsetAsync(sums.get(), 0, work_bytes * all, stream);
+    cudaMemsetAsync(sum_extremes.get(), 0, kExtremesBytes * all, stream);
+    cudaMemsetAsync(error_extremes.get(), 0, kExtremesBytes * all, stream);
+  }
+  OutputArguments output(int call) const {
+    OutputArguments a = c.output(true);
+    a.y = y.get();
+    a.statistics.work = work.get() + work_bytes * static_cast<std::size_t>(call);
+    return a;
+  }
+  NormEncodeArguments encode() const {
+    return {y.get(), n,       c.g.outputs, c.constants(0), true,
+            nullptr, nullptr, {c.bits()},  code.get(),     scale.get()};
+  }
+  NormAddArguments add(int call) const {
+    return {y.get(),
+            residual.get(),
+            n,
+            c.g.outputs,
+            c.constants(0),
+            true,
+            sum_extremes.get() + kExtremesBytes * static_cast<std::size_t>(call),
+            z.get(),
+            positive.get(),
+            c.min.get() + 1,
+            c.range.get() + 1};
+  }
+  ResidentForwardArguments encoding(int call) const {
+    ResidentForwardArguments a;
+    a.output = output(call);
+    a.encode = encode();
+    return a;
+  }
+  ResidentForwardArguments adding(int call) const {
+    ResidentForwardArguments a;
+    a.output = output(call);
+    a.add = add(call);
+    a.reader.bits = {c.bits()};
+    a.reader.code = sum_code.get();
+    a.reader.scale = scale.get() + 1;
+    return a;
+  }
+  ResidentBackwardArguments backward(int call, bool with_other, bool with_dx) const {
+    ResidentBackwardArguments a;
+    a.gradient = c.input_gradient(true, with_other);
+    a.gradient.dx = with_dx ? dx.get() : nullptr;
+    a.gradient.sums.work = sums.get() + work_bytes * static_cast<std::size_t>(call);
+    NormGradientArguments& e = a.error;
+    e.gradient = dx.get();
+    e.n = n;
+    e.channels = c.g.inputs;
+    e.sums = a.gradient.sums;
+    e.work = error_extremes.get() + kExtremesBytes * static_cast<std::size_t>(call);
+    e.min = c.min.get() + 2;
+    e.range = c.range.get() + 2;
+    e.bits = {c.bits()};
+    e.noisy = true;
+    e.counter = {11, 22, 33, 44, 55};
+    e.code = error_code.get();
+    e.scale = scale.get() + 2;
+    return a;
+  }
+};
+
+// Images that stay against the same passes one by one: the same bits wherever both are given the same sums. `dx` is the input
+// gradient in double precision, ReLU's mask applied.
+void compare_resident(const std::string& name, const Case& c, const std::vector<double>& dx,
+                      const std::vector<double>& dgamma, const std::vector<double>& dbeta) {
+  const ResidentCase r(c);
+  const std::vector<float> mean = c.mean.host(), factor = c.factor.host();
+  const auto n_out = static_cast<std::size_t>(c.g.outputs);
+  resident_forward(r.encoding(0), nullptr);
+  check(cudaDeviceSynchronize(), name.c_str());
+  report(name + " resident output", differing(r.y, c.y), 0);
+  const std::vector<double> passes_mean(mean.begin(), mean.end()),
+      passes_factor(factor.begin(), factor.end());
+  report(name + " resident mean", distance(c.mean.host(), passes_mean), 1e-6);
+  report(name + " resident factor", distance(c.factor.host(), passes_factor), 2e-6);
+  const Buffer<std::uint8_t> code(r.count()), positive(r.count() / 8), extremes(kExtremesBytes, 0);
+  const Buffer<float> scale(4), z(r.count()), ends(4);
+  NormEncodeArguments encode = r.encode();
+  encode.min = c.min.get();
+  encode.range = c.range.get();
+  encode.code = code.get();
+  encode.scale = scale.get();
+  norm_encode(encode, nullptr);
+  report(name + " resident codes", differing(r.code, code), 0);
+
+  r.clear(nullptr, 1);
+  resident_forward(r.adding(0), nullptr);
+  NormAddArguments add = r.add(0);
+  add.work = extremes.get();
+  add.value = z.get();
+  add.positive = positive.get();
+  add.min = ends.get();
+  add.range = ends.get() + 1;
+  norm_add(add, nullptr);
+  report(name + " resident sum", differing(r.z, z), 0);
+  report(name + " resident signs", differing(r.positive, positive), 0);
+  report(name + " resident sum's range",
+         std::abs(ends.host()[0] - c.min.host()[1]) + std::abs(ends.host()[1] - c.range.host()[1]), 0);
+  const Buffer<float> zeros(n_out, 0), ones(std::vector<float>(n_out, 1.0f));
+  encode.y = z.get();
+  encode.norm.mean = encode.norm.bias = zeros.get();
+  encode.norm.factor = ones.get();
+  encode.relu = false;
+  encode.min = ends.get();
+  encode.range = ends.get() + 1;
+  norm_encode(encode, nullptr);
+  report(name + " resident sum's codes", differing(r.sum_code, code), 0);
+
+  r.clear(nullptr, 1);
+  const ResidentBackwardArguments backward = r.backward(0, true, true);
+  resident_backward(backward, nullptr);
+  check(cudaDeviceSynchronize(), name.c_str());
+  report(name + " resident input gradient", distance(r.dx.host(), dx), 1e-6);
+  auto gamma = c.dgamma.host(), beta = c.dbeta.host();
+  gamma.resize(n_out);
+  beta.resize(n_out);
+  report(name + " resident norm weight gradient", distance(gamma, dgamma), 5e-6);
+  report(name + " resident norm bias gradient", distance(beta, dbeta), 5e-6);
+  NormGradientArguments error = backward.error;
+  const Buffer<std::uint8_t> error_extremes(kExtremesBytes, 0);
+  error.work = error_extremes.get();
+  error.min = ends.get() + 2;
+  error.range = ends.get() + 3;
+  error.code = code.get();
+  error.scale = scale.get() + 2;
+  norm_gradient_range(error, nullptr);
+  norm_gradient_encode(error, nullptr);
+  report(name + " resident error's codes", differing(r.error_code, code), 0);
+  report(name + " resident error's range",
+         std::abs(ends.host()[2] - c.min.host()[2]) + std::abs(ends.host()[3] - c.range.host()[2]), 0);
 }
 
 ConvGeometry geometry(int images, int size, int in, int out, int kernel, int stride, int pad) {
@@ -333,14 +520,17 @@ ConvGeometry geometry(int images, int size, int in, int out, int kernel, int str
 }
 
 // Microseconds of one call, as one of many in a graph.
-double time_of(const std::function<void(cudaStream_t)>& call) {
-  constexpr int kCalls = 50, kReplays = 20;
+constexpr int kCalls = 50;
+double time_of(const std::function<void(cudaStream_t, int)>& call,
+               const std::function<void(cudaStream_t)>& before = nullptr) {
+  constexpr int kReplays = 20;
   cudaStream_t stream = nullptr;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t exec = nullptr;
   check(cudaStreamCreate(&stream), "stream");
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
-  for (int i = 0; i < kCalls; ++i) call(stream);
+  if (before) before(stream);
+  for (int i = 0; i < kCalls; ++i) call(stream, i);
   check(cudaStreamEndCapture(stream, &graph), "capture");
   check(cudaGraphInstantiate(&exec, graph, 0), "instantiate");
   cudaEvent_t from = nullptr, to = nullptr;
@@ -389,18 +579,28 @@ void time_layer(const std::string& name, const ConvGeometry& g) {
   gradient.code = code.get();
   gradient.scale = scale.get();
   const double us[] = {
-      time_of([&](cudaStream_t s) { encode_weights(&layer, 1, s); }),
-      time_of([&](cudaStream_t s) { conv_output(c.output(true), s); }),
-      time_of([&](cudaStream_t s) { conv_output(c.output(false), s); }),
-      time_of([&](cudaStream_t s) { norm_encode(encode, s); }),
-      time_of([&](cudaStream_t s) { norm_add(add, s); }),
-      time_of([&](cudaStream_t s) { norm_gradient_range(gradient, s); }),
-      time_of([&](cudaStream_t s) { norm_gradient_encode(gradient, s); }),
-      time_of([&](cudaStream_t s) { conv_input_gradient(c.input_gradient(true, true), s); }),
-      time_of([&](cudaStream_t s) { conv_input_gradient(c.input_gradient(false, false), s); }),
-      time_of([&](cudaStream_t s) { conv_weight_gradient(c.weight_gradient(), s); })};
+      time_of([&](cudaStream_t s, int) { encode_weights(&layer, 1, s); }),
+      time_of([&](cudaStream_t s, int) { conv_output(c.output(true), s); }),
+      time_of([&](cudaStream_t s, int) { conv_output(c.output(false), s); }),
+      time_of([&](cudaStream_t s, int) { norm_encode(encode, s); }),
+      time_of([&](cudaStream_t s, int) { norm_add(add, s); }),
+      time_of([&](cudaStream_t s, int) { norm_gradient_range(gradient, s); }),
+      time_of([&](cudaStream_t s, int) { norm_gradient_encode(gradient, s); }),
+      time_of([&](cudaStream_t s, int) { conv_input_gradient(c.input_gradient(true, true), s); }),
+      time_of([&](cudaStream_t s, int) { conv_input_gradient(c.input_gradient(false, false), s); }),
+      time_of([&](cudaStream_t s, int) { conv_weight_gradient(c.weight_gradient(), s); })};
   std::printf("%-22s", name.c_str());
   for (const double t : us) std::printf(" %8.2f", t);
+  if (stays_resident(g, true)) {
+    const ResidentCase r(c, kCalls);
+    const auto clear = [&](cudaStream_t s) { r.clear(s, kCalls); };
+    std::printf(
+        " %8.2f %8.2f %8.2f %8.2f",
+        time_of([&](cudaStream_t s, int i) { resident_forward(r.encoding(i), s); }, clear),
+        time_of([&](cudaStream_t s, int i) { resident_forward(r.adding(i), s); }, clear),
+        time_of([&](cudaStream_t s, int i) { resident_backward(r.backward(i, false, false), s); }, clear),
+        time_of([&](cudaStream_t s, int i) { resident_backward(r.backward(i, true, true), s); }, clear));
+  }
   std::printf("\n");
   check(cudaDeviceSynchronize(), name.c_str());
 }
@@ -412,6 +612,9 @@ void check_all() {
       compare(tag + "16>16 3x3", geometry(8, 12, 16, 16, 3, 1, 1), bits, after_relu);
       compare(tag + "16>16 3x3 many", geometry(64, 32, 16, 16, 3, 1, 1), bits, after_relu);
       compare(tag + "64>64 3x3", geometry(5, 8, 64, 64, 3, 1, 1), bits, after_relu);
+      compare(tag + "32>32 3x3", geometry(7, 16, 32, 32, 3, 1, 1), bits, after_relu);
+      compare(tag + "16>16 3x3 8x8", geometry(9, 8, 16, 16, 3, 1, 1), bits, after_relu);
+      compare(tag + "64>64 3x3 4x4", geometry(3, 4, 64, 64, 3, 1, 1), bits, after_relu);
       compare(tag + "16>32 3x3/2", geometry(6, 11, 16, 32, 3, 2, 1), bits, after_relu);
       compare(tag + "3>16 3x3", geometry(8, 12, 3, 16, 3, 1, 1), bits, after_relu);
       compare(tag + "3>8 7x7/2", geometry(4, 15, 3, 8, 7, 2, 3), bits, after_relu);
@@ -433,7 +636,7 @@ void check_all() {
 void time_all() {
   std::printf(
       "\nmicroseconds           weights   output  no stat   encode      add   range  codes   dgrad+s    "
-      "dgrad    wgrad\n");
+      "dgrad    wgrad  stay: encode   add  back  back+residual\n");
   time_layer("stem 3>16 32x32", geometry(128, 32, 3, 16, 3, 1, 1));
   time_layer("16>16 32x32, 128", geometry(128, 32, 16, 16, 3, 1, 1));
   time_layer("16>32/2", geometry(128, 32, 16, 32, 3, 2, 1));

@@ -40,10 +40,17 @@ struct ConvNormCall {
   std::shared_ptr<const PreparedConv> conv;  // as the engine's prepare_convs() made it
   ConvShape shape;
   NormParameters norm;
-  bool relu = true;        // after the normalisation, or after the sum with a residual
-  bool measures = true;    // ranges will be asked for
-  bool keeps = true;       // a backward pass follows
-  bool recompute = false;  // for that, the convolution's output is computed again rather than kept
+  bool relu = true;           // after the normalisation, or after the sum with a residual
+  bool measures = true;       // ranges will be asked for
+  bool keeps = true;          // a backward pass follows
+  bool recompute = false;     // for that, the convolution's output is computed again rather than kept
+  bool shows_output = false;  // output() will be asked for
+};
+
+// Codes by the range of what they stand for, and that range.
+struct MeasuredCodes {
+  Quantized codes;
+  Range range;
 };
 
 // A gradient at the same input that another reader of it has computed: at every pixel, or only at those a stride apart,
@@ -66,15 +73,20 @@ class ConvNorm {
  public:
   virtual ~ConvNorm() = default;
 
-  // Of the convolution alone; may be called until encode() or add().
+  // Of the convolution alone, where the call said that it shows it; may be called until encode() or add().
   virtual const at::Tensor& output() const = 0;
 
   // After normalisation and ReLU, without a residual.
   virtual Range range() = 0;
-  // The codes of that, for the next convolution.
+  // The codes of that, for the next convolution: by a range that is given, or by its own.
   virtual Quantized encode(const Range& range, DeviceBits bits) = 0;
-  // normalisation + residual (where there is one), then ReLU; with its range where that comes at no cost.
-  virtual Activation add(const at::Tensor& residual) = 0;
+  virtual MeasuredCodes encode_measured(DeviceBits bits) {
+    const Range measured = range();
+    return {encode(measured, bits), measured};
+  }
+  // normalisation + residual (where there is one), then ReLU; with its range where that comes at no cost. `reader`: at how many bits
+  // a convolution will read it by its own range, or 0. Its codes may come with it.
+  virtual Activation add(const at::Tensor& residual, DeviceBits reader) = 0;
 
   // From the gradient at the result to the error at the convolution's output.
   virtual NormGradients norm_gradient(at::Tensor gradient, const ErrorFormat& format,
@@ -84,6 +96,12 @@ class ConvNorm {
   // take the sums that it needs of it while it is computed.
   virtual at::Tensor input_gradient(const Quantized& error, const OtherGradient& other,
                                     ConvNorm* producer) = 0;
+  // Both passes at once: the gradient at the input, and from there to the error at the output of the convolution that made it.
+  virtual NormGradients producer_gradient(const Quantized& error, const OtherGradient& other,
+                                          ConvNorm& producer, const ErrorFormat& format,
+                                          bool wants_residual) {
+    return producer.norm_gradient(input_gradient(error, other, &producer), format, wants_residual);
+  }
 };
 
 }  // namespace lowtide

@@ -30,7 +30,7 @@ bool CudaEngine::has_kernels(const ConvWeight& conv) const { return cuda::has_ke
 std::unique_ptr<ConvNorm> CudaEngine::conv_norm(const ConvNormCall& call) const {
   auto conv = std::dynamic_pointer_cast<const cuda::PreparedCudaConv>(call.conv);
   if (conv == nullptr) return Engine::conv_norm(call);
-  return std::make_unique<cuda::FusedConvNorm>(*this, call, std::move(conv), aside_);
+  return std::make_unique<cuda::FusedConvNorm>(*this, call, std::move(conv), weight_gradients_);
 }
 
 at::Tensor CudaEngine::product(const Quantized& a, const Quantized& b, const ProductShape& shape) const {

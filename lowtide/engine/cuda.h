@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lowtide/engine/cuda/side_stream.h"
+#include "lowtide/engine/cuda/weight_gradients.h"
 #include "lowtide/engine/engine.h"
 #include "lowtide/engine/simulated.h"
 
@@ -18,7 +18,7 @@ class CudaEngine final : public Engine {
                                                                  bool keeps) const override;
   std::unique_ptr<ConvNorm> conv_norm(const ConvNormCall& call) const override;
   bool has_kernels(const ConvWeight& conv) const override;
-  void finish_gradients() const override { aside_.join(); }
+  void finish_gradients() const override { weight_gradients_.finish(); }
 
   at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const override {
     return simulated_.conv2d(x, w, shape);
@@ -38,7 +38,7 @@ class CudaEngine final : public Engine {
 
  private:
   SimulatedEngine simulated_;
-  mutable cuda::SideStream aside_;
+  mutable cuda::WeightGradients weight_gradients_;
 };
 
 }  // namespace lowtide

@@ -102,7 +102,7 @@ Quantized PlainConvNorm::encode(const Range& range, DeviceBits bits) {
   return codes;
 }
 
-Activation PlainConvNorm::add(const at::Tensor& residual) {
+Activation PlainConvNorm::add(const at::Tensor& residual, DeviceBits) {
   z_ = norm_->forward(contiguous(y_));
   if (residual.defined()) z_.add_(residual);
   if (call_.relu) z_.relu_();

@@ -52,7 +52,7 @@ void QuantLayer::prepare(LayerCall& call, bool needs_input_gradient) const {
 }
 
 void QuantLayer::tell(const at::Tensor& output, std::int64_t macs) const {
-  if (execution().listener) execution().listener({layer_name(), output, macs});
+  if (has_listener()) execution().listener({layer_name(), output, macs});
 }
 
 std::vector<QuantLayer*> quant_layers(torch::nn::Module& model) {

@@ -81,6 +81,7 @@ class QuantLayer : public AttachedLayer {
   // For one call, with noise of its own.
   LayerFormat format() const;
   void prepare(LayerCall& call, bool needs_input_gradient) const;
+  bool has_listener() const { return static_cast<bool>(execution().listener); }
   void tell(const at::Tensor& output, std::int64_t macs) const;
 
  protected:

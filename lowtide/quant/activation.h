@@ -15,6 +15,11 @@ class Activation {
   Activation() = default;
   Activation(at::Tensor tensor) : value(std::move(tensor)) {}  // NOLINT: every tensor is an activation
   Activation(at::Tensor tensor, Range of_all) : value(std::move(tensor)), range(std::move(of_all)) {}
+  // Whoever made it has encoded it too, by this range.
+  Activation(at::Tensor tensor, Range of_all, Quantized codes)
+      : value(std::move(tensor)),
+        range(std::move(of_all)),
+        codes_(std::make_shared<Quantized>(std::move(codes))) {}
   operator const at::Tensor&() const { return value; }  // NOLINT: and the other way round
 
   // The codes for this range and number of bits; a second layer that reads the same activation shares the first one's.

@@ -78,10 +78,20 @@ struct Encoder {
   }
 
   __device__ unsigned code(float x, float noise = 0.0f) const {
-    float v = __fadd_rn(quotient(__fsub_rn(x, min)), noise);
-    v = v < 0.0f ? 0.0f : v;
-    v = v > top ? top : v;
-    return static_cast<unsigned>(__float2int_rn(v));
+    return __float_as_uint(rounded(x, noise)) & 0x7fffffu;
+  }
+  // Four codes of a byte, the first lowest.
+  __device__ unsigned four_codes(float a, float b, float c, float d) const {
+    return four_bytes(rounded(a, 0), rounded(b, 0), rounded(c, 0), rounded(d, 0));
+  }
+  __device__ static unsigned four_bytes(float a, float b, float c, float d) {
+    return __byte_perm(__byte_perm(__float_as_uint(a), __float_as_uint(b), 0x0040),
+                       __byte_perm(__float_as_uint(c), __float_as_uint(d), 0x0040), 0x5410);
+  }
+  // 2^23 + the code: the sum is rounded to a whole number, to even in the middle, and its low bits are that. A NaN is code 0.
+  __device__ float rounded(float x, float noise) const {
+    const float v = __fadd_rn(quotient(__fsub_rn(x, min)), noise);
+    return __fadd_rn(fminf(fmaxf(v, 0.0f), top), 0x1p23f);
   }
 };
 

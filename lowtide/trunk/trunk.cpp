@@ -35,6 +35,21 @@ class StageCall {
     return updates.back().now;
   }
 
+  // At how many bits it encodes what it reads by the range of that; 0 where it does not.
+  DeviceBits reader_bits() const {
+    return stage_.conv->is_training() && !is_float_bits(bits()) ? bits() : DeviceBits();
+  }
+
+  // The result of the stage before as it is to read it.
+  Quantized read(ConvNorm& before, std::vector<RangeUpdate>& updates) const {
+    const ActivationRange& running = stage_.conv->input_range();
+    if (is_float_bits(bits())) return before.encode({}, bits());
+    if (!stage_.conv->is_training()) return before.encode(running.running(), bits());
+    MeasuredCodes measured = before.encode_measured(bits());
+    updates.push_back(running.update(measured.range));
+    return std::move(measured.codes);
+  }
+
   void forward(const Quantized& input, bool keeps) {
     ConvNormCall call;
     call.input = input;
@@ -50,37 +65,49 @@ class StageCall {
     call.measures = stage_.conv->is_training();
     call.keeps = keeps;
     call.recompute = stage_.conv->execution().recompute;
+    call.shows_output = stage_.conv->has_listener();
     passes_ = format_.engine->conv_norm(call);
-    stage_.conv->tell(passes_->output(), macs);
+    if (call.shows_output) stage_.conv->tell(passes_->output(), macs);
   }
 
   // From the gradient at the stage's result to the error that its convolution's gradients are made of. Those of its
-  // parameters go where the stage's parameters stand among a trunk's.
+  // parameters go where the stage's parameters stand among a trunk's. Gives the gradient at the residual, where asked for.
   at::Tensor norm_backward(at::Tensor gradient, bool wants_residual, at::Tensor* parameters) {
-    NormGradients result = passes_->norm_gradient(std::move(gradient), format_.error(), wants_residual);
+    return take(passes_->norm_gradient(std::move(gradient), format_.error(), wants_residual), parameters);
+  }
+  // The same from the error of the stage that reads the result.
+  at::Tensor norm_backward(StageCall& reader, const OtherGradient& other, bool wants_residual,
+                           at::Tensor* parameters) {
+    return take(reader.passes_->producer_gradient(reader.error_.for_input, other, *passes_, format_.error(),
+                                                  wants_residual),
+                parameters);
+  }
+
+  at::Tensor input_gradient(const OtherGradient& other) {
+    return passes_->input_gradient(error_.for_input, other, nullptr);
+  }
+
+  void weight_backward(at::Tensor* parameters) {
+    parameters[0] = passes_->weight_gradient(error_.for_weight);
+  }
+
+  DeviceBits bits() const { return format_.forward_bits(); }
+  ConvNorm& passes() { return *passes_; }
+  // After the last that is asked of it.
+  void release() {
+    error_ = {};
+    passes_.reset();
+  }
+  const ConvStage& stage() const { return stage_; }
+
+ private:
+  at::Tensor take(NormGradients result, at::Tensor* parameters) {
     parameters[1] = std::move(result.weight);
     parameters[2] = std::move(result.bias);
     error_ = std::move(result.error);
     return std::move(result.residual);
   }
 
-  at::Tensor input_gradient(const OtherGradient& other, StageCall* producer) {
-    return passes_->input_gradient(error_.for_input, other, producer ? producer->passes_.get() : nullptr);
-  }
-
-  // The last that is asked of it.
-  void weight_backward(at::Tensor* parameters) {
-    parameters[0] = passes_->weight_gradient(error_.for_weight);
-    error_ = {};
-    passes_.reset();
-  }
-
-  DeviceBits bits() const { return format_.forward_bits(); }
-  ConvNorm& passes() { return *passes_; }
-  void release() { passes_.reset(); }
-  const ConvStage& stage() const { return stage_; }
-
- private:
   ConvStage stage_;
   LayerFormat format_;
   std::shared_ptr<const PreparedConv> conv_;
@@ -108,7 +135,8 @@ class BlockCall {
     if (projection_) each(*projection_);
   }
 
-  Activation forward(Activation input, bool keeps, std::vector<RangeUpdate>& updates) {
+  // `reader`: of the convolution that reads the result next.
+  Activation forward(Activation input, DeviceBits reader, bool keeps, std::vector<RangeUpdate>& updates) {
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       StageCall& stage = stages_[i];
       if (i == 0) {
@@ -116,52 +144,64 @@ class BlockCall {
         stage.forward(input.encoded(range, stage.bits()), keeps);
         continue;
       }
-      ConvNorm& before = stages_[i - 1].passes();
-      const Range range = stage.input_range([&] { return before.range(); }, updates);
-      stage.forward(before.encode(range, stage.bits()), keeps);
+      stage.forward(stage.read(stages_[i - 1].passes(), updates), keeps);
       if (!keeps) stages_[i - 1].release();
     }
-    Activation sum = last().passes().add(residual(input, keeps, updates));
+    Activation sum = last().passes().add(residual(input, keeps, updates), reader);
     if (!keeps) last().release();
     return sum;
   }
+  DeviceBits reader_bits() const { return stages_[0].reader_bits(); }
 
-  // The gradient at the input, where `needs_input_gradient`, from that at the output, which is written over where
-  // `owns_gradient`. `parameters` are of the stages, then of the projection.
-  at::Tensor backward(at::Tensor gradient, bool owns_gradient, bool needs_input_gradient, BlockCall* producer,
-                      at::Tensor* parameters) {
-    const bool has_shortcut = adds_input_ || projection_.has_value();
-    std::size_t i = stages_.size() - 1;
-    OtherGradient other;
-    const at::Tensor not_owned = owns_gradient ? at::Tensor() : gradient;
-    other.value = last().norm_backward(std::move(gradient), has_shortcut, parameters + i * kParameters);
-    if (projection_) {
+  // The way back begins at the gradient at the block's result, or at the error of the stage that reads it, and leads to the error of
+  // the last stage. Gives the gradient at the shortcut's end. `parameters` are of the stages, then of the projection.
+  at::Tensor norm_backward(at::Tensor gradient, at::Tensor* parameters) {
+    const at::Tensor not_ours = gradient;  // it may have other readers
+    at::Tensor residual = last().norm_backward(std::move(gradient), has_shortcut(), last_of(parameters));
+    return residual.defined() && residual.is_same(not_ours) ? residual.clone() : residual;
+  }
+  at::Tensor norm_backward(StageCall& reader, const OtherGradient& other, at::Tensor* parameters) {
+    return last().norm_backward(reader, other, has_shortcut(), last_of(parameters));
+  }
+
+  // From there to the gradient at the input, where `needs_input_gradient`; or, where a block made that input, on to the gradient at
+  // that block's shortcut.
+  at::Tensor backward(at::Tensor residual, bool needs_input_gradient, BlockCall* producer,
+                      at::Tensor* parameters, at::Tensor* producer_parameters) {
+    OtherGradient other{std::move(residual)};
+    if (projection_)
       other = projection_backward(std::move(other.value), needs_input_gradient,
                                   parameters + stages_.size() * kParameters);
-    } else if (other.value.defined() && other.value.is_same(not_owned)) {
-      other.value = other.value.clone();
-    }
-    for (; i > 0; --i) {
-      at::Tensor at_input = stages_[i].input_gradient({}, &stages_[i - 1]);
+    // Weight gradients first: an engine may compute them aside, while the way back goes on.
+    for (std::size_t i = stages_.size() - 1; i > 0; --i) {
       stages_[i].weight_backward(parameters + i * kParameters);
-      stages_[i - 1].norm_backward(std::move(at_input), /*wants_residual=*/false,
+      stages_[i - 1].norm_backward(stages_[i], {}, /*wants_residual=*/false,
                                    parameters + (i - 1) * kParameters);
-    }
-    at::Tensor at_input;
-    if (needs_input_gradient) {
-      at_input = stages_[0].input_gradient(other, producer ? &producer->last() : nullptr);
+      stages_[i].release();
     }
     stages_[0].weight_backward(parameters);
-    return at_input;
+    at::Tensor result;
+    if (producer != nullptr) {
+      result = producer->norm_backward(stages_[0], other, producer_parameters);
+    } else if (needs_input_gradient) {
+      result = stages_[0].input_gradient(other);
+    }
+    stages_[0].release();
+    return result;
   }
 
  private:
+  bool has_shortcut() const { return adds_input_ || projection_.has_value(); }
+  at::Tensor* last_of(at::Tensor* parameters) const {
+    return parameters + (stages_.size() - 1) * kParameters;
+  }
+
   at::Tensor residual(Activation& input, bool keeps, std::vector<RangeUpdate>& updates) {
     if (adds_input_) return input.value;
     if (!projection_) return {};
     const Range range = projection_->input_range([&] { return measured(input); }, updates);
     projection_->forward(input.encoded(range, projection_->bits()), keeps);
-    at::Tensor projected = projection_->passes().add({}).value;
+    at::Tensor projected = projection_->passes().add({}, DeviceBits()).value;
     if (!keeps) projection_->release();
     return projected;
   }
@@ -170,8 +210,9 @@ class BlockCall {
     projection_->norm_backward(std::move(gradient), /*wants_residual=*/false, parameters);
     OtherGradient other;
     const std::int64_t stride = projection_->stage().conv->options.stride;
-    if (needs_input_gradient) other = {projection_->input_gradient({}, nullptr), {stride, stride}};
     projection_->weight_backward(parameters);
+    if (needs_input_gradient) other = {projection_->input_gradient({}), {stride, stride}};
+    projection_->release();
     return other;
   }
 
@@ -194,7 +235,10 @@ struct TrunkCall : torch::CustomClassHolder {
     prepare();
     Activation x = std::exchange(input, {});
     std::vector<RangeUpdate> updates;
-    for (BlockCall& block : blocks) x = block.forward(std::move(x), keeps, updates);
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      const DeviceBits reader = i + 1 < blocks.size() ? blocks[i + 1].reader_bits() : DeviceBits();
+      x = blocks[i].forward(std::move(x), reader, keeps, updates);
+    }
     track(updates);
     output_range = x.range;
     return x.value;
@@ -214,13 +258,17 @@ struct TrunkCall : torch::CustomClassHolder {
   variable_list backward(at::Tensor gradient, std::size_t inputs) {
     LOWTIDE_CHECK(!std::exchange(served, true), "a trunk's call serves one backward pass");
     variable_list gradients(inputs);
-    std::size_t end = inputs;
+    std::size_t first = inputs;  // of the block's parameters
     for (std::size_t i = blocks.size(); i-- > 0;) {
-      end -= kParameters * blocks[i].stages();
-      const bool owns_gradient = i + 1 < blocks.size();  // the last block's may have other readers
-      gradient = blocks[i].backward(std::move(gradient), owns_gradient, i > 0 || needs_input_gradient,
-                                    i > 0 ? &blocks[i - 1] : nullptr, &gradients[end]);
+      const std::size_t reader = first;
+      first -= kParameters * blocks[i].stages();
+      gradient = i + 1 == blocks.size() ? blocks[i].norm_backward(std::move(gradient), &gradients[first])
+                                        : blocks[i + 1].backward(std::move(gradient), true, &blocks[i],
+                                                                 &gradients[reader], &gradients[first]);
     }
+    if (!blocks.empty())
+      gradient =
+          blocks[0].backward(std::move(gradient), needs_input_gradient, nullptr, &gradients[first], nullptr);
     engine->finish_gradients();
     gradients[0] = std::move(gradient);
     return gradients;

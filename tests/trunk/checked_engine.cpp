@@ -78,14 +78,14 @@ void expect_codes(const char* what, const Quantized& actual, const Tensor& expec
 
 class CheckedConvNorm final : public ConvNorm {
  public:
-  CheckedConvNorm(const Engine& engine, const ConvNormCall& call, int& stages_checked)
+  CheckedConvNorm(const Engine& engine, ConvNormCall call, int& stages_checked)
       : engine_(engine),
-        call_(call),
+        call_(std::move(call)),
         stages_checked_(stages_checked),
-        y_(convolve(call.input, call.conv->weight, call.shape)) {
+        y_(convolve(call_.input, call_.conv->weight, call_.shape)) {
     normalise();
-    tested_ = engine.conv_norm(call);
-    expect_within("convolution", tested_->output(), y_.value, y_.error);
+    tested_ = engine.conv_norm(call_);
+    if (call_.shows_output) expect_within("convolution", tested_->output(), y_.value, y_.error);
   }
 
   const Tensor& output() const override { return tested_->output(); }
@@ -106,35 +106,67 @@ class CheckedConvNorm final : public ConvNorm {
     return codes;
   }
 
-  Activation add(const Tensor& residual) override {
+  MeasuredCodes encode_measured(DeviceBits bits) override {
+    MeasuredCodes measured = tested_->encode_measured(bits);
+    EXPECT_TRUE(measured.codes.offset.equal(measured.range.min));
+    expect_range("range", measured.range, rectified());
+    expect_codes("codes", measured.codes, rectified(), z_.error, Noise::none());
+    expect_running_statistics();
+    return measured;
+  }
+
+  Activation add(const Tensor& residual, DeviceBits reader) override {
     if (residual.defined()) z_.value = z_.value + wide(residual);
     z_.error += 1e-7 * largest(z_.value);
-    const Activation sum = tested_->add(residual);
+    const Activation sum = tested_->add(residual, reader);
     expect_within("sum", sum.value, rectified(), z_.error);
-    if (sum.range.min.defined()) expect_range("range of the sum", sum.range, rectified());
+    if (sum.range.min.defined()) {
+      expect_range("range of the sum", sum.range, rectified());
+      if (!is_float_bits(reader))
+        expect_codes("codes of the sum", sum.encoded(sum.range, reader), rectified(), z_.error,
+                     Noise::none());
+    }
     expect_running_statistics();
     return sum;
   }
 
   NormGradients norm_gradient(Tensor gradient, const ErrorFormat& format, bool wants_residual) override {
+    const Tensor given = wide(gradient);
+    NormGradients result = tested_->norm_gradient(std::move(gradient), format, wants_residual);
+    expect_norm_gradients(result, {given, 0}, format, wants_residual);
+    return result;
+  }
+
+  NormGradients producer_gradient(const Quantized& error, const OtherGradient& other, ConvNorm& producer,
+                                  const ErrorFormat& format, bool wants_residual) override {
+    const Bounded at_input = gradient_of_input(error, other);
+    auto& before = static_cast<CheckedConvNorm&>(producer);
+    NormGradients result = tested_->producer_gradient(error, other, *before.tested_, format, wants_residual);
+    before.expect_norm_gradients(result, at_input, format, wants_residual);
+    return result;
+  }
+
+  // From a gradient at the result that is known up to its error.
+  void expect_norm_gradients(const NormGradients& result, const Bounded& gradient, const ErrorFormat& format,
+                             bool wants_residual) {
     const Tensor passed = call_.relu ? (z_.value > 0) : torch::ones_like(z_.value, torch::kBool);
     const Tensor clear = call_.relu ? (z_.value.abs() > z_.error) : passed;
-    const Tensor g = wide(gradient).where(passed, torch::zeros({}, torch::kDouble));
-    const NormGradients result = tested_->norm_gradient(gradient, format, wants_residual);
+    const Tensor g = gradient.value.where(passed, torch::zeros({}, torch::kDouble));
 
     const double n = static_cast<double>(g.numel() / g.size(1));
-    const double unclear = clear.logical_not().sum().item<double>() * largest(wide(gradient));
+    const double unclear = clear.logical_not().sum().item<double>() * largest(gradient.value);
     const double x_error = 2 * y_.error * largest(inverse_), reach = largest(x_) + x_error;
     const Tensor bias = over_channels(g), weight = over_channels(g * x_);
-    const double sum_error = kSums * largest(over_channels(g.abs())) + unclear;
+    const double sum_error = kSums * largest(over_channels(g.abs())) + unclear + n * gradient.error;
     const double product_error = kSums * largest(over_channels((g * x_).abs())) +
-                                 x_error * largest(over_channels(g.abs())) + unclear * reach;
+                                 x_error * largest(over_channels(g.abs())) + unclear * reach +
+                                 n * gradient.error * reach;
     expect_within("gradient of the norm's bias", result.bias, bias, sum_error);
     expect_within("gradient of the norm's weight", result.weight, weight, product_error);
-    if (wants_residual) expect_within("gradient of the residual", result.residual, g, 0, clear);
+    if (wants_residual) expect_within("gradient of the residual", result.residual, g, gradient.error, clear);
 
     Tensor dx = g;
-    double error = kSums * largest(g);
+    double error = kSums * largest(g) + gradient.error;
     if (call_.norm.uses_batch) {
       dx = g - by_channel(bias / n) - x_ * by_channel(weight / n);
       error += (sum_error + reach * product_error + x_error * largest(weight)) / n;
@@ -147,7 +179,7 @@ class CheckedConvNorm final : public ConvNorm {
       const Quantized& q = result.error.for_input;
       const double top = std::pow(2.0, format.bits) - 1;
       // An element of which it is not clear whether it passed may have been the least or the greatest.
-      const double extremes = error + (unclear > 0 ? factor * largest(wide(gradient)) : 0);
+      const double extremes = error + (unclear > 0 ? factor * largest(gradient.value) : 0);
       EXPECT_NEAR(q.offset.item<double>(), dx.min().item<double>(), extremes);
       EXPECT_NEAR(q.scale.item<double>() * top, (dx.max() - dx.min()).item<double>(),
                   2 * extremes + 1e-6 * largest(dx) + 1e-8 * top);
@@ -157,7 +189,6 @@ class CheckedConvNorm final : public ConvNorm {
     } else {
       EXPECT_TRUE(result.error.for_weight.code.equal(result.error.for_input.code));
     }
-    return result;
   }
 
   Tensor weight_gradient(const Quantized& error) override {
@@ -170,12 +201,7 @@ class CheckedConvNorm final : public ConvNorm {
   }
 
   Tensor input_gradient(const Quantized& error, const OtherGradient& other, ConvNorm* producer) override {
-    Bounded expected = lowtide::gradient(error, wide(call_.conv->weight), call_.shape, /*of_input=*/true);
-    if (other.value.defined()) {
-      const Tensor more = wide(other.value);
-      expected.error += kSums * largest(more);
-      pixels_apart(expected.value, other.stride).add_(more);
-    }
+    const Bounded expected = gradient_of_input(error, other);
     auto* before = static_cast<CheckedConvNorm*>(producer);
     Tensor result = tested_->input_gradient(error, other, before ? before->tested_.get() : nullptr);
     // The producer may already have taken out what its ReLU stops.
@@ -185,6 +211,16 @@ class CheckedConvNorm final : public ConvNorm {
   }
 
  private:
+  Bounded gradient_of_input(const Quantized& error, const OtherGradient& other) const {
+    Bounded expected = lowtide::gradient(error, wide(call_.conv->weight), call_.shape, /*of_input=*/true);
+    if (other.value.defined()) {
+      const Tensor more = wide(other.value);
+      expected.error += kSums * largest(more);
+      pixels_apart(expected.value, other.stride).add_(more);
+    }
+    return expected;
+  }
+
   Bounded gradient_of_weight(const Quantized& error) const {
     return lowtide::gradient(error, wide(call_.input), call_.shape, /*of_input=*/false);
   }
@@ -240,7 +276,9 @@ class CheckedConvNorm final : public ConvNorm {
 }  // namespace
 
 std::unique_ptr<ConvNorm> CheckedEngine::conv_norm(const ConvNormCall& call) const {
-  return std::make_unique<CheckedConvNorm>(*tested_, call, stages_checked_);
+  ConvNormCall asked = call;
+  asked.shows_output |= shows_outputs_;
+  return std::make_unique<CheckedConvNorm>(*tested_, std::move(asked), stages_checked_);
 }
 
 at::Tensor CheckedEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const {

@@ -12,7 +12,10 @@ namespace lowtide {
 // of single sums.
 class CheckedEngine final : public Engine {
  public:
-  explicit CheckedEngine(std::shared_ptr<const Engine> tested) : tested_(std::move(tested)) {}
+  // `shows_outputs`: the convolutions' own results are asked for and compared too, which an engine may then not fuse with what
+  // follows.
+  explicit CheckedEngine(std::shared_ptr<const Engine> tested, bool shows_outputs = false)
+      : tested_(std::move(tested)), shows_outputs_(shows_outputs) {}
 
   std::string name() const override { return "checked " + tested_->name(); }
   std::vector<std::shared_ptr<const PreparedConv>> prepare_convs(const std::vector<ConvWeight>& weights,
@@ -33,6 +36,7 @@ class CheckedEngine final : public Engine {
 
  private:
   std::shared_ptr<const Engine> tested_;
+  bool shows_outputs_;
   mutable int stages_checked_ = 0;
 };
 

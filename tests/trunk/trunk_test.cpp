@@ -53,6 +53,14 @@ const std::vector<Geometry> kGeometries{
      {kStem, basic_block(16, 16, 1), basic_block(16, 32, 2)},
      {6, 3, 10, 10},
      {"blocks.1.conv1=3", "blocks.2.conv1=5", "blocks.2.shortcut=7"}},
+    // Whole images that a GPU keeps from one convolution to the next.
+    {"SmallImages", {kStem, basic_block(16, 16, 1), basic_block(16, 16, 1)}, {5, 3, 16, 16}},
+    {"SmallWideImages", {basic_block(64, 64, 1), basic_block(64, 64, 1)}, {3, 64, 8, 4}},
+    {"SmallFrozen", {kStem, basic_block(16, 16, 1), basic_block(16, 16, 1)}, {4, 3, 8, 8}, {}, true},
+    {"SmallImagesInFp32",
+     {kStem, basic_block(16, 16, 1), basic_block(16, 16, 1)},
+     {4, 3, 8, 8},
+     {"blocks.1.conv2=fp32", "blocks.2.conv1=5"}},
     {"OneImage", {kStem, basic_block(16, 32, 2)}, {1, 3, 16, 16}},
     {"OddSizes", {kStem, basic_block(16, 19, 2), basic_block(19, 19, 1)}, {3, 3, 13, 7}},
     {"OnePixel", {conv_block({.in_channels = 5, .out_channels = 7}), basic_block(7, 7, 1)}, {9, 5, 1, 1}},
@@ -162,10 +170,12 @@ TEST_P(TrunkConformance, EveryPassIsThatOfDoublePrecision) {
     for (const bool bifurcate : {false, true}) {
       SCOPED_TRACE(testing::Message()
                    << bits.forward << "/" << bits.backward << " bits" << (bifurcate ? ", bifurcated" : ""));
-      const auto checked = std::make_shared<CheckedEngine>(engine_);
-      step(geometry_, {.engine = checked, .device = device_, .bits = bits, .bifurcate = bifurcate});
-      EXPECT_EQ(checked->stages_checked(), stages);
-      if (HasFailure()) return;
+      for (const bool shows_outputs : {false, true}) {
+        const auto checked = std::make_shared<CheckedEngine>(engine_, shows_outputs);
+        step(geometry_, {.engine = checked, .device = device_, .bits = bits, .bifurcate = bifurcate});
+        EXPECT_EQ(checked->stages_checked(), stages);
+        if (HasFailure()) return;
+      }
     }
   }
 }

@@ -3,139 +3,12 @@
 #include <algorithm>
 
 #include "lowtide/engine/cuda/gather.cuh"
+#include "lowtide/engine/cuda/output_values.cuh"
 #include "lowtide/engine/cuda/statistics.cuh"
 #include "lowtide/engine/cuda/tiles.cuh"
 
 namespace lowtide::cuda {
 namespace {
-
-// The taps of a window that lie inside the image: rows [row, row_end), columns [col, col_end).
-struct Window {
-  int row, row_end, col, col_end;
-
-  __device__ Window(const ConvGeometry& g, int first_row, int first_col)
-      : row(max(0, -first_row)),
-        row_end(min(g.kernel_rows, g.height - first_row)),
-        col(max(0, -first_col)),
-        col_end(min(g.kernel_cols, g.width - first_col)) {}
-
-  __device__ int taps() const { return max(0, row_end - row) * max(0, col_end - col); }
-  // Σ of the codes of these taps.
-  __device__ int codes(const WeightLayer& w, int channel) const {
-    const int pitch = w.kernel_cols + 1;
-    const auto at = [&](int r, int c) { return __ldg(w.tap_prefix + (r * pitch + c) * w.outputs + channel); };
-    if (taps() == 0) return 0;
-    return at(row_end, col_end) - at(row, col_end) - at(row_end, col) + at(row, col);
-  }
-};
-
-struct OutputKinds {
-  EdgeKinds rows, cols;
-  __host__ __device__ int count() const { return rows.count() * cols.count(); }
-};
-
-// What turns sums into values, for a block's columns, in shared memory. With x = sx (qx - zx) + ex and w = sw (qw - zw) + ew, over
-// the N taps and channels inside the image:
-//   Σ x·w = sx sw Σ (qx - zx)(qw - zw) + sx ew Σ (qx - zx) + ex (sw Σ (qw - zw) + N ew).
-// The roundings are those of the CPU's integer engine (engine/integer/output_epilogue.cpp).
-template <int kColumns>
-struct ColumnConstants {
-  float* factor;   // sx sw
-  float* window;   // sx ew
-  float* pivot;    // a value of the first tile
-  int* zero;       // zw
-  int* offset;     // - zx Σ (qw - zw), by kind of pixel
-  float* value;    // the last term, by kind of pixel
-  int* input;      // N zx, by kind of pixel
-  int* has_edges;  // whether there is more than one kind
-
-  __host__ __device__ static std::size_t bytes(int kinds) {
-    return sizeof(int) * static_cast<std::size_t>(round_up((4 + 2 * kinds) * kColumns + kinds + 1, 4));
-  }
-  __device__ ColumnConstants(void* memory, int kinds)
-      : factor(static_cast<float*>(memory)),
-        window(factor + kColumns),
-        pivot(window + kColumns),
-        zero(reinterpret_cast<int*>(pivot + kColumns)),
-        offset(zero + kColumns),
-        value(reinterpret_cast<float*>(offset + kinds * kColumns)),
-        input(reinterpret_cast<int*>(value + kinds * kColumns)),
-        has_edges(input + kinds) {}
-
-  // By all threads. Where 0 is code 0, as after a ReLU, it does not matter where a window ends: one kind is enough.
-  __device__ void fill(const OutputArguments& a, const OutputKinds& kinds, int first_channel) const {
-    const bool code_0_is_0 = *a.x.offset == 0.0f;
-    const int count = code_0_is_0 ? 1 : kinds.count();
-    if (static_cast<int>(threadIdx.x) >= count * kColumns) return;
-    if (threadIdx.x == 0) *has_edges = count > 1;
-    const Affine x = Affine::of(a.x);
-    for (int i = static_cast<int>(threadIdx.x); i < count * kColumns; i += static_cast<int>(blockDim.x)) {
-      const int kind = i / kColumns, column = i % kColumns, channel = first_channel + column;
-      const int row = kinds.rows.example(kind / kinds.cols.count()),
-                col = kinds.cols.example(kind % kinds.cols.count());
-      const Window inside(a.g, row * a.g.stride_rows - a.g.pad_rows, col * a.g.stride_cols - a.g.pad_cols);
-      const int n = inside.taps() * a.g.inputs;
-      if (column == 0) input[kind] = n * x.zero;
-      const bool there = channel < a.g.outputs;
-      const Affine w =
-          there ? Affine::of(a.w.scale[channel], a.w.offset[channel], static_cast<int>(a.w.bits.top()))
-                : Affine{0, 0, 0};
-      const int sum = there ? inside.codes(a.w, channel) - n * w.zero : 0;
-      offset[i] = -x.zero * sum;
-      value[i] = static_cast<float>(x.residual * (static_cast<double>(w.scale) * static_cast<double>(sum) +
-                                                  static_cast<double>(n) * w.residual));
-      if (kind != 0) continue;
-      factor[column] = __fmul_rn(x.scale, w.scale);
-      window[column] = static_cast<float>(static_cast<double>(x.scale) * w.residual);
-      zero[column] = w.zero;
-    }
-  }
-};
-
-// Statistics of some columns over the rows that a lane holds, about a pivot, which keeps digits where values lie close together far
-// from 0.
-template <int kChannels>
-struct LaneStatistics {
-  float sum[kChannels], squares[kChannels], low[kChannels], high[kChannels];
-  int rows = 0;
-
-  __device__ LaneStatistics() {
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i) {
-      sum[i] = squares[i] = 0;
-      low[i] = INFINITY;
-      high[i] = -INFINITY;
-    }
-  }
-  __device__ void add(int i, float value, float pivot) {
-    const float distance = value - pivot;
-    sum[i] += distance;
-    squares[i] += distance * distance;
-    low[i] = fminf(low[i], value);
-    high[i] = fmaxf(high[i], value);
-  }
-};
-
-// Of one channel in one warp.
-struct WarpMoments {
-  double sum, squares;
-  float low, high;
-};
-
-// Joins the eight lanes that hold rows of the same columns; `rows` of all of them.
-template <int kChannels>
-__device__ WarpMoments join_lanes(const LaneStatistics<kChannels>& of, int i, int rows, double p) {
-  float sum = of.sum[i], squares = of.squares[i], low = of.low[i], high = of.high[i];
-#pragma unroll
-  for (int step = 4; step < kWarp; step *= 2) {
-    sum += __shfl_xor_sync(0xffffffffu, sum, step);
-    squares += __shfl_xor_sync(0xffffffffu, squares, step);
-    low = fminf(low, __shfl_xor_sync(0xffffffffu, low, step));
-    high = fmaxf(high, __shfl_xor_sync(0xffffffffu, high, step));
-  }
-  const double s = sum, n = rows;
-  return {n * p + s, squares + 2 * p * s + n * p * p, low, high};
-}
 
 constexpr int kStages = 3;  // chunks in shared memory: two are on their way
 
@@ -166,11 +39,7 @@ __device__ void add_statistics(const OutputArguments& a, const LaneStatistics<kC
       all.low = fminf(all.low, of.low);
       all.high = fmaxf(all.high, of.high);
     }
-    const int copy = static_cast<int>(blockIdx.x) % kCopies;
-    // Minima pass over a NaN, sums do not.
-    const bool fits = OrderFreeSum::fits(all.sum, gridDim.x) && OrderFreeSum::fits(all.squares, gridDim.x);
-    if (fits) work.add(copy, first_channel + thread, all.sum, all.squares);
-    work.widen(copy, first_channel + thread, fits ? all.low : NAN, fits ? all.high : NAN);
+    add_moments(work, first_channel + thread, all);
   }
   if (is_last_block(work.blocks_done, gridDim.x * gridDim.y))
     finish_statistics(a.statistics, a.g.outputs, a.g.output_pixels());
@@ -179,7 +48,7 @@ __device__ void add_statistics(const OutputArguments& a, const LaneStatistics<kC
 template <typename Rows, int kNTiles, int kColWarps>
 struct Block {
   static constexpr int kThreads = kWarp * kRowWarps * kColWarps, kColumns = 8 * kNTiles * kColWarps;
-  using Constants = ColumnConstants<kColumns>;
+  using Constants = OutputConstants<kColumns>;
   // Two units of 16 along the sum are a step, of 32 bytes a column.
   using Stages = ProductStages<Rows, kThreads, kStages, 2, kColumns * 32>;
 };
@@ -222,8 +91,7 @@ __global__ void __launch_bounds__(kWarp* kRowWarps* kColWarps, (kResidentBlocks<
     const float4 last = *reinterpret_cast<const float4*>(constants.value + column);
     const float input = static_cast<float>(sum - constants.input[kind]);
     const auto value_of = [&](int of_product, int z, int o, float f, float w, float v) {
-      return __fadd_rn(__fmul_rn(static_cast<float>(of_product - z * sum + o), f),
-                       __fadd_rn(__fmul_rn(input, w), v));
+      return output_value(of_product - z * sum + o, f, input, w, v);
     };
     const int *first = &product[i / 2][2 * p][i % 2 * 2], *second = &product[i / 2][2 * p + 1][i % 2 * 2];
     return Four{{value_of(first[0], of.zero.x, offset.x, of.factor.x, of.window.x, last.x),
@@ -316,18 +184,6 @@ __global__ void __launch_bounds__(kWarp* kRowWarps* kColWarps, (kResidentBlocks<
   } else if (a.statistics.out.mean != nullptr && blockIdx.x == 0 && blockIdx.y == 0) {
     finish_statistics(a.statistics, a.g.outputs, a.g.output_pixels());
   }
-}
-
-OutputKinds kinds_of(const ConvGeometry& g) {
-  const auto taps = [](int kernel, int stride, int pad, int size) {
-    return [=](int at) {
-      const int first = at * stride - pad;
-      const int from = first < 0 ? -first : 0, end = size - first < kernel ? size - first : kernel;
-      return from * 64 + end;
-    };
-  };
-  return {EdgeKinds(g.rows, taps(g.kernel_rows, g.stride_rows, g.pad_rows, g.height)),
-          EdgeKinds(g.cols, taps(g.kernel_cols, g.stride_cols, g.pad_cols, g.width))};
 }
 
 template <typename Rows, int kMTiles, int kNTiles, int kColWarps>

@@ -2,10 +2,12 @@
 // tiles are transposed on their way to the tensor cores, which they can do with halves alone: bytes become halves. Sums of
 // products of bytes are exact in a float below 2^24; they go over into integers before that, and integers are summed in
 // any order. The last block of a tile turns them into values.
+#include <algorithm>
 #include <cmath>
 
 #include "lowtide/engine/cuda/gather.cuh"
 #include "lowtide/engine/cuda/launch.h"
+#include "lowtide/engine/cuda/weight_gradient.cuh"
 
 namespace lowtide::cuda {
 namespace {
@@ -48,22 +50,10 @@ struct Cut {
     splits = divide_up(chunks, chunks_per_split);
   }
 
-  // Words of a tile: the products' sums, those of the input's codes, those of the error's, a counter.
-  __host__ __device__ int tile_words() const {
-    return tile_rows * tile_cols + tile_cols + tile_rows * tile_taps + 1;
+  __host__ __device__ TileCounts words() const {
+    return {tile_rows * tile_cols, tile_cols, tile_rows * tile_taps};
   }
 };
-
-// Σ over the pixels of the output that a tap leads from the input to.
-__device__ long long pixels_of_tap(const ConvGeometry& g, int tap) {
-  const auto count = [](int tap, int pad, int stride, int size, int results) {
-    const int from = pad - tap, first = from > 0 ? divide_up(from, stride) : 0, last = size - 1 + from;
-    return last < 0 ? 0 : max(0, min(last / stride, results - 1) - first + 1);
-  };
-  return static_cast<long long>(g.images) *
-         count(tap / g.kernel_cols, g.pad_rows, g.stride_rows, g.height, g.rows) *
-         count(tap % g.kernel_cols, g.pad_cols, g.stride_cols, g.width, g.cols);
-}
 
 struct OutputPixel {
   int image, row, col;  // the row and the column of its window's first tap
@@ -273,43 +263,19 @@ __device__ void add_error_sums(const WeightGradientArguments& a, const Cut& cut,
   }
 }
 
-struct TileWords {
-  long long *products, *inputs, *errors;
-  unsigned* blocks_done;
-
-  __device__ TileWords(const WeightGradientArguments& a, const Cut& cut, int tile)
-      : products(static_cast<long long*>(a.work) + static_cast<long long>(tile) * cut.tile_words()),
-        inputs(products + cut.tile_rows * cut.tile_cols),
-        errors(inputs + cut.tile_cols),
-        blocks_done(reinterpret_cast<unsigned*>(errors + cut.tile_rows * cut.tile_taps)) {}
-};
-
-__device__ void add_words(long long* to, const int* from, int count) {
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads)
-    atomicAdd(reinterpret_cast<unsigned long long*>(to + i), static_cast<unsigned long long>(from[i]));
-}
-
-// As GradientSums::values of the CPU's integer engine, whose roundings these are.
+// Turns a tile's sums into values.
 __device__ void write_tile(const WeightGradientArguments& a, const Cut& cut, const TileWords& words,
                            int row_tile, int col_tile) {
-  const Affine error = Affine::of(a.dy), input = Affine::of(a.x);
-  const double se = error.scale, sx = input.scale;
+  const GradientValues values(a);
   const int first_tap = col_tile * cut.tile_cols / a.g.inputs, cols = a.g.taps() * a.g.inputs;
   for (int i = static_cast<int>(threadIdx.x); i < cut.tile_rows * cut.tile_cols; i += kThreads) {
     const int row = i / cut.tile_cols, output = row_tile * cut.tile_rows + row;
     const int at = i % cut.tile_cols, col = col_tile * cut.tile_cols + at;
     if (output >= a.g.outputs || col >= cols) continue;
     const int tap = col / a.g.inputs;
-    const long long n = pixels_of_tap(a.g, tap);
-    const long long q = __ldcg(words.errors + (tap - first_tap) * cut.tile_rows + row);
-    const long long inputs = __ldcg(words.inputs + at) - n * input.zero;  // Σ (qx - zx)
-    const long long centred = __ldcg(words.products + i) - input.zero * q - error.zero * inputs;
-    const double error_value =
-        __dmul_rn(__dmul_rn(se, input.residual), static_cast<double>(q - n * error.zero));
-    double value = __dadd_rn(__dmul_rn(__dmul_rn(se, sx), static_cast<double>(centred)), error_value);
-    value = __dadd_rn(value, __dmul_rn(__dmul_rn(sx, error.residual), static_cast<double>(inputs)));
-    value = __dadd_rn(value, __dmul_rn(__dmul_rn(static_cast<double>(n), error.residual), input.residual));
-    a.dw[static_cast<long long>(output) * cols + col] = static_cast<float>(value);
+    a.dw[static_cast<long long>(output) * cols + col] =
+        values.value(pixels_of_tap(a.g, tap), __ldcg(words.products + i), __ldcg(words.inputs + at),
+                     __ldcg(words.errors + (tap - first_tap) * cut.tile_rows + row));
   }
 }
 
@@ -428,10 +394,10 @@ __global__ void __launch_bounds__(kThreads, 4) weight_gradient_kernel(WeightGrad
   if (row_warp == 0) input_sums.store(shared.input_sums);
   __syncthreads();
 
-  const TileWords words(a, cut, row_tile * cut.col_tiles + col_tile);
-  add_words(words.products, shared.sums, Memory::kRows * Memory::kCols);
-  add_words(words.inputs, shared.input_sums, Memory::kCols);
-  if (needs_error_sums) add_words(words.errors, error_sums, cut.tile_taps * Memory::kRows);
+  const TileWords words(a.work, row_tile * cut.col_tiles + col_tile, cut.words());
+  add_words<kThreads>(words.products, shared.sums, Memory::kRows * Memory::kCols);
+  add_words<kThreads>(words.inputs, shared.input_sums, Memory::kCols);
+  if (needs_error_sums) add_words<kThreads>(words.errors, error_sums, cut.tile_taps * Memory::kRows);
   if (is_last_block(words.blocks_done, gridDim.z)) write_tile(a, cut, words, row_tile, col_tile);
 }
 
@@ -474,12 +440,14 @@ void launch(const WeightGradientArguments& a, const Cut& cut, cudaStream_t strea
 
 std::size_t weight_gradient_work_bytes(const ConvGeometry& g) {
   const Cut cut(g);
-  return sizeof(long long) * static_cast<std::size_t>(cut.tile_words()) *
-         static_cast<std::size_t>(cut.row_tiles * cut.col_tiles);
+  const std::size_t bytes = sizeof(long long) * static_cast<std::size_t>(cut.words().all()) *
+                            static_cast<std::size_t>(cut.row_tiles * cut.col_tiles);
+  return std::max(bytes, image_weight_gradient_work_bytes(g));
 }
 
 void conv_weight_gradient(const WeightGradientArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
+  if (has_image_weight_gradient(a.g)) return image_weight_gradients(&a, 1, opaque_stream);
   const Cut cut(a.g);
   return cut.tile_cols == 64 ? launch<8>(a, cut, stream) : launch<6>(a, cut, stream);
 }

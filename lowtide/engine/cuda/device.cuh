@@ -139,10 +139,13 @@ __device__ inline unsigned shared_address(const void* p) {
 }
 
 // Four 8 × 8 matrices of halves, or 8 × 16 of bytes; lane i gives the address of a row.
-__device__ inline void load_matrices(const void* row, unsigned (&m)[4]) {
+__device__ inline void load_matrices(unsigned row_in_shared, unsigned (&m)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
-               : "r"(shared_address(row)));
+               : "r"(row_in_shared));
+}
+__device__ inline void load_matrices(const void* row, unsigned (&m)[4]) {
+  load_matrices(shared_address(row), m);
 }
 __device__ inline void load_matrices_transposed(const void* row, unsigned (&m)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -154,6 +157,15 @@ __device__ inline void load_matrices_transposed(const void* row, unsigned (&m)[4
 __device__ inline void multiply_bytes(int (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
+      "%1, %2, %3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// The same where the right operand's bytes have a sign.
+__device__ inline void multiply_signed(int (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
       "%1, %2, %3};"
       : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));

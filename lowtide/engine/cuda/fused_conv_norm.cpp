@@ -1,5 +1,6 @@
 #include "lowtide/engine/cuda/fused_conv_norm.h"
 
+#include <array>
 #include <utility>
 
 #include "lowtide/base/cuda_stream.h"
@@ -11,7 +12,8 @@ namespace {
 
 using Conv = PreparedCudaConv;
 
-bool is_bytes(const Quantized& q) { return q.bits >= 1 && q.bits <= kByteBits && q.scale.numel() == 1; }
+bool fits_bytes(DeviceBits bits) { return bits >= 1 && bits <= kByteBits; }
+bool is_bytes(const Quantized& q) { return fits_bytes(q.bits) && q.scale.numel() == 1; }
 
 Codes codes_of(const Quantized& q) {
   return {q.code.data_ptr<std::uint8_t>(), q.scale.data_ptr<float>(), q.offset.data_ptr<float>(), q.bits};
@@ -36,32 +38,40 @@ ConvGeometry geometry_of(const ConvShape& shape) {
   return g;
 }
 
-at::Tensor empty_image(const at::Tensor& like, at::ScalarType type) {
-  return at::empty(like.sizes(), like.options().dtype(type).memory_format(at::MemoryFormat::ChannelsLast));
+// Whether an error is to be codes of a byte and nothing else.
+bool is_codes(const ErrorFormat& format) {
+  return !format.bifurcate && fits_bytes(format.bits) && !format.noise.values().defined();
 }
 
 }  // namespace
 
 FusedConvNorm::FusedConvNorm(const Engine& engine, ConvNormCall call,
-                             std::shared_ptr<const PreparedCudaConv> conv, SideStream& aside)
+                             std::shared_ptr<const PreparedCudaConv> conv, WeightGradients& weight_gradients)
     : engine_(engine),
-      aside_(aside),
+      weight_gradients_(weight_gradients),
       call_(std::move(call)),
       conv_(std::move(conv)),
       geometry_(geometry_of(call_.shape)) {
   call_.input.code = contiguous(call_.input.code);
-  y_ = convolve(/*with_statistics=*/true);
+  const bool waits = call_.measures || call_.norm.uses_batch;
+  if (call_.shows_output || !stays_resident(geometry_, waits)) y_ = convolve(/*with_statistics=*/true);
 }
 
-at::Tensor FusedConvNorm::convolve(bool with_statistics) const {
+void FusedConvNorm::convolve_now() {
+  if (!y_.defined()) y_ = convolve(/*with_statistics=*/true);
+}
+
+at::Tensor FusedConvNorm::empty_output(at::ScalarType type) const {
   const ConvGeometry& g = geometry_;
-  at::Tensor y = at::empty({g.images, g.outputs, g.rows, g.cols},
-                           conv_->numbers.options().memory_format(at::MemoryFormat::ChannelsLast));
+  return at::empty({g.images, g.outputs, g.rows, g.cols},
+                   conv_->numbers.options().dtype(type).memory_format(at::MemoryFormat::ChannelsLast));
+}
+
+OutputArguments FusedConvNorm::output_arguments(bool with_statistics) const {
   OutputArguments a;
-  a.g = g;
+  a.g = geometry_;
   a.x = codes_of(call_.input);
   a.w = conv_->layer;
-  a.y = y.data_ptr<float>();
   if (with_statistics) {
     NormStatistics& s = a.statistics;
     const NormParameters& norm = call_.norm;
@@ -75,19 +85,37 @@ at::Tensor FusedConvNorm::convolve(bool with_statistics) const {
     s.relu = call_.relu;
     s.out = conv_->constants();
   }
+  return a;
+}
+
+at::Tensor FusedConvNorm::convolve(bool with_statistics) const {
+  at::Tensor y = empty_output(at::kFloat);
+  OutputArguments a = output_arguments(with_statistics);
+  a.y = y.data_ptr<float>();
   conv_output(a, current_cuda_stream());
   return y;
 }
 
-Range FusedConvNorm::range() { return {conv_->tensor(Conv::kMin), conv_->tensor(Conv::kRange)}; }
+Range FusedConvNorm::range() {
+  convolve_now();
+  return {conv_->tensor(Conv::kMin), conv_->tensor(Conv::kRange)};
+}
+
+MeasuredCodes FusedConvNorm::encode_measured(DeviceBits bits) {
+  if (y_.defined() || !fits_bytes(bits)) return ConvNorm::encode_measured(bits);
+  const Range found{conv_->tensor(Conv::kMin), conv_->tensor(Conv::kRange)};
+  return {encode_resident(nullptr, found, bits), found};
+}
 
 Quantized FusedConvNorm::encode(const Range& range, DeviceBits bits) {
-  if (is_float_bits(bits) || bits > kByteBits) {
+  if (!y_.defined() && fits_bytes(bits)) return encode_resident(&range, range, bits);
+  convolve_now();
+  if (!fits_bytes(bits)) {
     Quantized codes = lowtide::encode(normalise({}, nullptr).value, range, bits);
     keep_for_backward();
     return codes;
   }
-  const at::Tensor code = empty_image(y_, at::kByte);
+  const at::Tensor code = empty_output(at::kByte);
   NormEncodeArguments a;
   a.y = y_.data_ptr<float>();
   a.n = y_.numel();
@@ -104,34 +132,83 @@ Quantized FusedConvNorm::encode(const Range& range, DeviceBits bits) {
   return {code, conv_->tensor(Conv::kScale), range.min, bits};
 }
 
-Activation FusedConvNorm::normalise(const at::Tensor& residual, at::Tensor* positive) {
-  const at::Tensor value = empty_image(y_, at::kFloat);
+ResidentForwardArguments FusedConvNorm::resident_arguments() {
+  ResidentForwardArguments a;
+  a.output = output_arguments(/*with_statistics=*/true);
+  if (call_.keeps && !call_.recompute) {
+    y_ = empty_output(at::kFloat);
+    a.output.y = y_.data_ptr<float>();
+  }
+  return a;
+}
+
+Quantized FusedConvNorm::encode_resident(const Range* given, const Range& range, DeviceBits bits) {
+  ResidentForwardArguments a = resident_arguments();
+  const at::Tensor code = empty_output(at::kByte);
+  if (given != nullptr) {
+    a.encode.min = given->min.data_ptr<float>();
+    a.encode.range = given->range.data_ptr<float>();
+  }
+  a.encode.relu = call_.relu;
+  a.encode.bits = bits;
+  a.encode.code = code.data_ptr<std::uint8_t>();
+  a.encode.scale = conv_->number(Conv::kScale);
+  resident_forward(a, current_cuda_stream());
+  return {code, conv_->tensor(Conv::kScale), range.min, bits};
+}
+
+NormAddArguments FusedConvNorm::sum_arguments(const at::Tensor& residual, const at::Tensor& value,
+                                              at::Tensor* positive) const {
   NormAddArguments a;
-  a.y = y_.data_ptr<float>();
   a.residual = residual.defined() ? residual.data_ptr<float>() : nullptr;
-  a.n = y_.numel();
+  a.n = value.numel();
   a.channels = geometry_.outputs;
   a.norm = conv_->constants();
   a.relu = call_.relu;
   a.work = conv_->sum_extremes;
   a.value = value.data_ptr<float>();
   if (positive != nullptr) {
-    *positive =
-        at::empty({(a.n + 7) / 8}, y_.options().dtype(at::kByte).memory_format(at::MemoryFormat::Contiguous));
+    *positive = at::empty({(a.n + 7) / 8}, conv_->numbers.options().dtype(at::kByte));
     a.positive = positive->data_ptr<std::uint8_t>();
   }
   a.min = conv_->number(Conv::kSumMin);
   a.range = conv_->number(Conv::kSumRange);
+  return a;
+}
+
+Activation FusedConvNorm::normalise(const at::Tensor& residual, at::Tensor* positive) {
+  const at::Tensor value = empty_output(at::kFloat);
+  NormAddArguments a = sum_arguments(residual, value, positive);
+  a.y = y_.data_ptr<float>();
   norm_add(a, current_cuda_stream());
   return {value, {conv_->tensor(Conv::kSumMin), conv_->tensor(Conv::kSumRange)}};
 }
 
-Activation FusedConvNorm::add(const at::Tensor& residual) {
+Activation FusedConvNorm::add(const at::Tensor& added, DeviceBits reader) {
+  const at::Tensor residual = added.defined() ? contiguous(added) : added;
+  if (!y_.defined()) return add_resident(residual, reader);
   const bool keeps_signs = residual.defined() && call_.relu && call_.keeps;
-  Activation sum =
-      normalise(residual.defined() ? contiguous(residual) : residual, keeps_signs ? &positive_ : nullptr);
+  Activation sum = normalise(residual, keeps_signs ? &positive_ : nullptr);
   keep_for_backward();
   return sum;
+}
+
+Activation FusedConvNorm::add_resident(const at::Tensor& residual, DeviceBits reader) {
+  ResidentForwardArguments a = resident_arguments();
+  const at::Tensor value = empty_output(at::kFloat);
+  const bool keeps_signs = residual.defined() && call_.relu && call_.keeps;
+  a.add = sum_arguments(residual, value, keeps_signs ? &positive_ : nullptr);
+  const Range range{conv_->tensor(Conv::kSumMin), conv_->tensor(Conv::kSumRange)};
+  if (!fits_bytes(reader) || !stays_resident(geometry_, /*waits=*/true)) {
+    resident_forward(a, current_cuda_stream());
+    return {value, range};
+  }
+  const at::Tensor code = empty_output(at::kByte);
+  a.reader.bits = reader;
+  a.reader.code = code.data_ptr<std::uint8_t>();
+  a.reader.scale = conv_->number(Conv::kSumScale);
+  resident_forward(a, current_cuda_stream());
+  return {value, range, {code, conv_->tensor(Conv::kSumScale), range.min, reader}};
 }
 
 void FusedConvNorm::keep_for_backward() {
@@ -155,53 +232,62 @@ NormGradientSums FusedConvNorm::gradient_sums() {
   return s;
 }
 
-NormGradients FusedConvNorm::norm_gradient(at::Tensor gradient, const ErrorFormat& format,
-                                           bool wants_residual) {
-  LOWTIDE_CHECK(!summed_.defined() || summed_.is_same(gradient), "the sums of another gradient were taken");
+NormGradientArguments FusedConvNorm::error_arguments(const ErrorFormat& format) {
   NormGradientArguments a;
   a.sums = gradient_sums();
   a.n = y_.numel();
   a.channels = geometry_.outputs;
+  a.work = conv_->error_extremes;
+  a.min = conv_->number(Conv::kErrorMin);
+  a.range = conv_->number(Conv::kErrorRange);
+  a.bits = format.bits;
+  a.noisy = format.noise.is_drawn();
+  a.counter = counter_of(format.noise.key());
+  a.device_step = format.noise.key().device_step;
+  a.scale = conv_->number(Conv::kErrorScale);
+  return a;
+}
+
+NormGradients FusedConvNorm::error_codes(NormGradientArguments& a, const ErrorFormat& format) {
+  const at::Tensor code = empty_output(at::kByte);
+  a.code = code.data_ptr<std::uint8_t>();
+  const Quantized error{code, conv_->tensor(Conv::kErrorScale), conv_->tensor(Conv::kErrorMin), format.bits};
+  NormGradients result;
+  result.error = {error, error};
+  result.weight = conv_->by_channel.select(0, Conv::kWeightGradient);
+  result.bias = conv_->by_channel.select(0, Conv::kBiasGradient);
+  return result;
+}
+
+NormGradients FusedConvNorm::norm_gradient(at::Tensor gradient, const ErrorFormat& format,
+                                           bool wants_residual) {
+  LOWTIDE_CHECK(!summed_.defined() || summed_.is_same(gradient), "the sums of another gradient were taken");
+  NormGradientArguments a = error_arguments(format);
   at::Tensor masked = gradient;
   if (!summed_.defined()) {
     gradient = contiguous(gradient);
-    masked = empty_image(y_, at::kFloat);
+    masked = empty_output(at::kFloat);
     lowtide::cuda::gradient_sums(
         {gradient.data_ptr<float>(), masked.data_ptr<float>(), a.n, a.channels, a.sums},
         current_cuda_stream());
   }
   summed_.reset();
   a.gradient = masked.data_ptr<float>();
-  a.work = conv_->error_extremes;
-  a.min = conv_->number(Conv::kErrorMin);
-  a.range = conv_->number(Conv::kErrorRange);
-  const Range range{conv_->tensor(Conv::kErrorMin), conv_->tensor(Conv::kErrorRange)};
-  const bool as_codes =
-      !format.bifurcate && format.bits >= 1 && format.bits <= kByteBits && !format.noise.values().defined();
-  at::Tensor floats;
-  if (!as_codes) {
-    floats = empty_image(y_, at::kFloat);
-    a.error = floats.data_ptr<float>();
-  }
-  norm_gradient_range(a, current_cuda_stream());
   NormGradients result;
-  result.weight = conv_->by_channel.select(0, Conv::kWeightGradient);
-  result.bias = conv_->by_channel.select(0, Conv::kBiasGradient);
-  if (wants_residual) result.residual = masked;
-  if (!as_codes) {
-    result.error = quantise_error(floats, format, range);
-  } else {
-    const at::Tensor code = empty_image(y_, at::kByte);
-    a.bits = format.bits;
-    a.noisy = format.noise.is_drawn();
-    a.counter = counter_of(format.noise.key());
-    a.device_step = format.noise.key().device_step;
-    a.code = code.data_ptr<std::uint8_t>();
-    a.scale = conv_->number(Conv::kErrorScale);
+  if (is_codes(format)) {
+    result = error_codes(a, format);
+    norm_gradient_range(a, current_cuda_stream());
     norm_gradient_encode(a, current_cuda_stream());
-    const Quantized error{code, conv_->tensor(Conv::kErrorScale), range.min, format.bits};
-    result.error = {error, error};
+  } else {
+    const at::Tensor floats = empty_output(at::kFloat);
+    a.error = floats.data_ptr<float>();
+    norm_gradient_range(a, current_cuda_stream());
+    const Range range{conv_->tensor(Conv::kErrorMin), conv_->tensor(Conv::kErrorRange)};
+    result.error = quantise_error(floats, format, range);
+    result.weight = conv_->by_channel.select(0, Conv::kWeightGradient);
+    result.bias = conv_->by_channel.select(0, Conv::kBiasGradient);
   }
+  if (wants_residual) result.residual = masked;
   y_.reset();
   positive_.reset();
   return result;
@@ -211,12 +297,27 @@ at::Tensor FusedConvNorm::weight_gradient(const Quantized& error) {
   if (!is_bytes(error)) return engine_.conv2d_weight_gradient(error, call_.input, call_.shape);
   const at::Tensor dw =
       at::empty(call_.shape.weight, conv_->numbers.options().memory_format(at::MemoryFormat::ChannelsLast));
-  const WeightGradientArguments a{geometry_, codes_of(error), codes_of(call_.input), conv_->weight_gradient,
-                                  dw.data_ptr<float>()};
-  aside_.run([&](void* stream) { conv_weight_gradient(a, stream); },
-             {error.code, error.scale, error.offset, call_.input.code, call_.input.scale, call_.input.offset,
-              dw, conv_->memory.at(1)});
+  weight_gradients_.add(
+      {geometry_, codes_of(error), codes_of(call_.input), conv_->weight_gradient, dw.data_ptr<float>()},
+      {error.code, error.scale, error.offset, call_.input.code, call_.input.scale, call_.input.offset, dw,
+       conv_->memory.at(1)});
   return dw;
+}
+
+InputGradientArguments FusedConvNorm::gradient_arguments(const Quantized& error, const at::Tensor& other,
+                                                         const std::array<std::int64_t, 2>& stride) const {
+  InputGradientArguments a;
+  a.g = geometry_;
+  a.dy = codes_of(error);
+  a.w = conv_->layer;
+  if (other.defined()) {
+    a.other = other.data_ptr<float>();
+    a.other_rows = static_cast<int>(other.size(2));
+    a.other_cols = static_cast<int>(other.size(3));
+    a.other_stride_rows = static_cast<int>(stride[0]);
+    a.other_stride_cols = static_cast<int>(stride[1]);
+  }
+  return a;
 }
 
 at::Tensor FusedConvNorm::input_gradient(const Quantized& error, const OtherGradient& other,
@@ -225,25 +326,39 @@ at::Tensor FusedConvNorm::input_gradient(const Quantized& error, const OtherGrad
     return add_gradient(engine_.conv2d_input_gradient(error, conv_->weight, call_.shape), other);
   at::Tensor dx =
       at::empty(call_.shape.input, conv_->numbers.options().memory_format(at::MemoryFormat::ChannelsLast));
-  InputGradientArguments a;
-  a.g = geometry_;
-  a.dy = codes_of(error);
-  a.w = conv_->layer;
-  a.dx = dx.data_ptr<float>();
   const at::Tensor added = other.value.defined() ? contiguous(other.value) : at::Tensor();
-  if (added.defined()) {
-    a.other = added.data_ptr<float>();
-    a.other_rows = static_cast<int>(added.size(2));
-    a.other_cols = static_cast<int>(added.size(3));
-    a.other_stride_rows = static_cast<int>(other.stride[0]);
-    a.other_stride_cols = static_cast<int>(other.stride[1]);
-  }
+  InputGradientArguments a = gradient_arguments(error, added, other.stride);
+  a.dx = dx.data_ptr<float>();
   if (auto* before = dynamic_cast<FusedConvNorm*>(producer)) {
     a.sums = before->gradient_sums();
     before->summed_ = dx;
   }
   conv_input_gradient(a, current_cuda_stream());
   return dx;
+}
+
+NormGradients FusedConvNorm::producer_gradient(const Quantized& error, const OtherGradient& other,
+                                               ConvNorm& producer, const ErrorFormat& format,
+                                               bool wants_residual) {
+  auto* before = dynamic_cast<FusedConvNorm*>(&producer);
+  const bool stays = before != nullptr && is_bytes(error) && is_codes(format) &&
+                     other.stride == std::array<std::int64_t, 2>{1, 1} &&
+                     stays_resident(geometry_, /*waits=*/true);
+  if (!stays) return ConvNorm::producer_gradient(error, other, producer, format, wants_residual);
+  const at::Tensor added = other.value.defined() ? contiguous(other.value) : at::Tensor();
+  ResidentBackwardArguments a;
+  a.gradient = gradient_arguments(error, added, other.stride);
+  a.error = before->error_arguments(format);
+  a.gradient.sums = a.error.sums;
+  NormGradients result = before->error_codes(a.error, format);
+  if (wants_residual) {
+    result.residual = before->empty_output(at::kFloat);
+    a.gradient.dx = result.residual.data_ptr<float>();
+  }
+  resident_backward(a, current_cuda_stream());
+  before->y_.reset();
+  before->positive_.reset();
+  return result;
 }
 
 }  // namespace lowtide::cuda

@@ -45,10 +45,21 @@ struct WeightLayer {
       nullptr;  // Σ code over inputs and the taps above and left: (rows + 1) × (cols + 1) × outputs
   float* tap_value = nullptr;    // Σ value over outputs: taps × inputs
   float* plane_scale = nullptr;  // one number: what the halves of `backward` are to be multiplied by
+  // For the input gradient of images that stay: three signed bytes a value, the greatest first; of 32 along the sum packed as
+  // `forward` is, digit after digit. And the sum of each digit over taps and outputs, digits × inputs, in zeroed memory. Nothing
+  // where has_digits() is false.
+  std::uint32_t* digits = nullptr;
+  int* digit_sums = nullptr;
 };
+inline constexpr int kDigits = 3;
+LOWTIDE_HOST_DEVICE inline bool has_digits(int outputs, int kernel_rows, int kernel_cols, int inputs) {
+  return kernel_rows == 3 && kernel_cols == 3 && inputs == outputs &&
+         (inputs == 16 || inputs == 32 || inputs == 64);
+}
 
 std::size_t packed_forward_bytes(int outputs, int taps, int inputs);
 std::size_t packed_backward_bytes(int outputs, int taps, int inputs);
+std::size_t packed_digit_bytes(int outputs, int taps, int inputs);
 void encode_weights(const WeightLayer* layers, int count, void* stream);
 
 // ---- Statistics of channels ----------------------------------------------------------------------------------------
@@ -123,6 +134,10 @@ struct WeightGradientArguments {
 std::size_t weight_gradient_work_bytes(const ConvGeometry& g);
 void conv_weight_gradient(const WeightGradientArguments& a, void* stream);
 
+// The same of many layers at once, where images are small.
+bool has_image_weight_gradient(const ConvGeometry& g);
+void image_weight_gradients(const WeightGradientArguments* layers, int count, void* stream);
+
 // ---- Normalisation -------------------------------------------------------------------------------------------------
 
 // normalise(y), ReLU → codes.
@@ -187,5 +202,33 @@ struct NormGradientArguments {
 };
 void norm_gradient_range(const NormGradientArguments& a, void* stream);
 void norm_gradient_encode(const NormGradientArguments& a, void* stream);
+
+// ---- Images that stay ----------------------------------------------------------------------------------------------
+
+// Whether a convolution can be computed a block an image, the result in registers (resident.cuh). `waits`: blocks wait for each
+// other, for statistics, sums or ranges, so that all must be on this GPU at once.
+bool stays_resident(const ConvGeometry& g, bool waits);
+
+// conv_output, then norm_encode or norm_add, and the codes of that sum for whoever reads it next; in one kernel.
+struct ResidentForwardArguments {
+  OutputArguments output;      // y is written where it is given
+  NormEncodeArguments encode;  // where `code` is given: by the range that is found, unless `min` is given
+  NormAddArguments add;        // where `value` is given
+  // The sum's codes, where `code` is given: by the range that is found.
+  struct {
+    DeviceBits bits;
+    std::uint8_t* code = nullptr;
+    float* scale = nullptr;
+  } reader;
+};
+void resident_forward(const ResidentForwardArguments& a, void* stream);
+
+// conv_input_gradient, then norm_gradient_range and norm_gradient_encode of the normalisation that made the input. The gradient
+// itself is written where `gradient.dx` is given. error.sums is gradient.sums.
+struct ResidentBackwardArguments {
+  InputGradientArguments gradient;
+  NormGradientArguments error;
+};
+void resident_backward(const ResidentBackwardArguments& a, void* stream);
 
 }  // namespace lowtide::cuda

@@ -14,45 +14,6 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kMostBlocks = 528;  // four for a multiprocessor of an H200
 
-// Extremes that blocks join: copies a sector apart, then a counter of blocks.
-struct ExtremesWork {
-  static constexpr int kExtremesCopies = 8, kPitch = 8;
-  unsigned* keys;
-
-  __device__ explicit ExtremesWork(void* work) : keys(static_cast<unsigned*>(work)) {}
-  __device__ unsigned* blocks_done() const { return keys + kExtremesCopies * kPitch; }
-
-  // All threads call it; the last block writes the range.
-  __device__ void join(float low, float high, bool poisoned, float* min, float* range) const {
-    const BlockExtremes block = join_block(poisoned ? NAN : low, poisoned ? NAN : high);
-    unsigned* mine = keys + blockIdx.x % kExtremesCopies * kPitch;
-    if (threadIdx.x == 0) {
-      atomicMax(mine, reverse_order_key(block.low));
-      atomicMax(mine + 1, order_key(block.high));
-    }
-    if (!is_last_block(blocks_done(), gridDim.x) || threadIdx.x != 0) return;
-    unsigned low_key = 0, high_key = 0;
-    for (int i = 0; i < kExtremesCopies; ++i) {
-      low_key = max(low_key, __ldcg(keys + i * kPitch));
-      high_key = max(high_key, __ldcg(keys + i * kPitch + 1));
-    }
-    store_range(from_reverse_order_key(low_key), from_order_key(high_key), min, range);
-  }
-};
-static_assert((ExtremesWork::kExtremesCopies * ExtremesWork::kPitch + 1) * sizeof(unsigned) <=
-              kExtremesBytes);
-
-struct Extent {
-  float low = INFINITY, high = -INFINITY;
-  bool poisoned = false;
-
-  __device__ void include(float x) {
-    low = fminf(low, x);
-    high = fmaxf(high, x);
-    poisoned |= !isfinite(x);
-  }
-};
-
 // Constants by channel in shared memory: arrays one after the other, and the channel of an element.
 __device__ void load_constants(float* shared, int channels, int array, const float* from) {
   for (int c = static_cast<int>(threadIdx.x); c < channels; c += kThreads)
@@ -140,7 +101,7 @@ __global__ void norm_add_kernel(NormAddArguments a) {
     z.store(a.value, at, a.n);
     if (a.positive != nullptr) a.positive[at / kVector] = static_cast<std::uint8_t>(signs);
   });
-  ExtremesWork(a.work).join(extent.low, extent.high, extent.poisoned, a.min, a.range);
+  ExtremesWork(a.work).join(extent, a.min, a.range);
 }
 
 // Threads are channels, those left over further rows.
@@ -189,7 +150,6 @@ __global__ void gradient_sums_kernel(GradientSumsArguments a) {
     finish_gradient_sums(s, a.channels, static_cast<double>(rows));
 }
 
-// dx = factor (g - gradient_mean - (y - mean) slope)
 struct ErrorConstants {
   const float *mean, *factor, *gradient_mean, *slope;
 
@@ -211,11 +171,8 @@ struct ErrorConstants {
                  by = constants_at(gradient_mean, c, a.channels), s = constants_at(slope, c, a.channels);
     Vector result;
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      const float distance = __fsub_rn(y.value[i], m.value[i]);
-      const float centred = __fsub_rn(g.value[i], by.value[i]);
-      result.value[i] = __fmul_rn(f.value[i], __fsub_rn(centred, __fmul_rn(distance, s.value[i])));
-    }
+    for (int i = 0; i < kVector; ++i)
+      result.value[i] = norm_error(g.value[i], y.value[i], m.value[i], f.value[i], by.value[i], s.value[i]);
     return result;
   }
 };
@@ -232,7 +189,7 @@ __global__ void norm_gradient_range_kernel(NormGradientArguments a) {
       if (at + i < a.n) extent.include(error.value[i]);
     }
   });
-  ExtremesWork(a.work).join(extent.low, extent.high, extent.poisoned, a.min, a.range);
+  ExtremesWork(a.work).join(extent, a.min, a.range);
 }
 
 // The noise of a warp's 256 neighbouring elements: one Philox block serves eight elements that lie 16 apart (quant/noise.h),

@@ -37,7 +37,18 @@ struct PreparedCudaConv final : PreparedConv {
   };
   at::Tensor by_channel;  // kRows × outputs
   // Single floats.
-  enum Number { kMin, kRange, kScale, kSumMin, kSumRange, kErrorMin, kErrorRange, kErrorScale, kNumbers };
+  enum Number {
+    kMin,
+    kRange,
+    kScale,
+    kSumMin,
+    kSumRange,
+    kSumScale,
+    kErrorMin,
+    kErrorRange,
+    kErrorScale,
+    kNumbers
+  };
   at::Tensor numbers;  // kNumbers
 
   float* row(Row row) const { return by_channel.data_ptr<float>() + row * by_channel.size(1); }

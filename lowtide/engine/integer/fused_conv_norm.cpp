@@ -40,7 +40,7 @@ Quantized FusedConvNorm::encode(const Range& range, DeviceBits bits) {
   return codes;
 }
 
-Activation FusedConvNorm::add(const at::Tensor& residual) {
+Activation FusedConvNorm::add(const at::Tensor& residual, DeviceBits) {
   cpu::MappedSum sum = cpu::map_and_add(y_, norm_.map, residual);
   if (call_.keeps) positive_ = std::move(sum.positive);
   keep_for_backward();
