@@ -144,11 +144,14 @@ void PriceBits::decide() {
     loop_.last_bits = spend(part_of(spending_, intervals_.begin(last), intervals_.end(last)), loop_.left);
 }
 
+// Whose cost is nearest to the plan's.
 int PriceBits::planned_level(std::int64_t interval) const {
   const auto at = static_cast<std::size_t>(interval);
-  const std::int64_t planned = planned_from_[at] - planned_from_[at + 1];
+  const std::int64_t planned = planned_from_[at] - planned_from_[at + 1],
+                     length = intervals_.length(interval);
   int level = intervals_.bits.low;
-  while (level < intervals_.bits.high && intervals_.length(interval) * intervals_.cost(level + 1) <= planned)
+  while (level < intervals_.bits.high &&
+         length * (intervals_.cost(level) + intervals_.cost(level + 1)) <= 2 * planned)
     ++level;
   return level;
 }
