@@ -84,8 +84,14 @@ TEST(EqualCost, PriceComesWithItsBitsShuffledAndReplayed) {
             (std::vector<std::string>{"price-0.63-seed6", "price-0.63-seed5", "price-0.63-seed6"}));
   study.seeds = 1;
   EXPECT_EQ(members(study).size(), 3u) << "there is no other seed to replay";
-  study.recipe.training.steps = 60;
-  EXPECT_EQ(line_of(members(study)[0].recipe), "price 3:8 grad=8 every=3 budget=0.63");
+  const auto line_over = [&](std::int64_t steps) {
+    study.recipe.training.steps = steps;
+    return line_of(members(study)[0].recipe);
+  };
+  EXPECT_EQ(line_over(64000), "price 3:8 grad=8 every=100 budget=0.63");
+  EXPECT_EQ(line_over(1000), "price 3:8 grad=8 every=50 budget=0.63");
+  EXPECT_EQ(line_over(200), "price 3:8 grad=8 every=25 budget=0.63");
+  EXPECT_EQ(line_over(60), "price 3:8 grad=8 every=15 budget=0.63");
 }
 
 TEST(EqualCost, AScriptHasNoPrice) {
