@@ -143,6 +143,8 @@ class Runner {
     if (member.bits_of->shuffled) bits = shuffled(bits, recipe.training.seed);
     recipe.precision.schedule =
         fmt::format("table {} grad={}", to_string(bits), schedule_of(member.recipe.precision).grad.high);
+    // The loop may not have had its highest bits, at which it was evaluated.
+    recipe.precision.eval_bits = evaluation_bits(member.recipe.precision).forward;
     return recipe;
   }
 

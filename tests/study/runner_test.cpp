@@ -80,6 +80,7 @@ TEST_F(Runner, MembersWithTheBitsOfOthersWaitForThem) {
   EXPECT_LT(calls.find("source "), calls.find("replay "));
   EXPECT_LT(calls.find("source "), calls.find("shuffle "));
   EXPECT_TRUE(contains(text("replay/recipe.toml"), "table 5x30 8x10 grad=8"));
+  EXPECT_TRUE(contains(text("replay/recipe.toml"), "eval-bits = 8"));
   EXPECT_FALSE(contains(text("shuffle/recipe.toml"), "table 5x30 8x10 grad=8"));
   EXPECT_TRUE(contains(text("shuffle/recipe.toml"), "schedule = \"table "));
 }
