@@ -36,6 +36,7 @@ int cost_command(int argc, char** argv) {
   at_peak.add(peak_bits(spec), steps * shape.items_per_step);
   const double actual_cost = relative_cost(ledger.actual(), ledger.macs());
   const double actual_saving = 1 - actual_cost / relative_cost(at_peak.actual(), ledger.macs());
+  if (spec.is_closed_loop()) fmt::print(stderr, "note: {}\n", closed_loop_note(spec));
   if (json) {
     fmt::print("{}\n", Json{{"model", recipe.model.name},
                             {"schedule", to_string(spec)},

@@ -36,9 +36,11 @@ constexpr const char* kHelp =
     "  delayed 500 RR 3:8 n=8 grad=8        high for 500 steps, then RR; also 25%, and at=fp32\n"
     "  table 8x100 5x1500 8x400 grad=8      runs of bits, or @FILE of them, or of rows step,bits\n"
     "  matched 3:8 grad=8 budget=0.63       low where the learning rate is high (--lr-schedule ...)\n"
+    "  price 3:8 grad=8 budget=0.63         a closed loop: a bit more where it buys more than training does\n"
     "  progressive 3,4,6,8 grad=8           the next bits when the loss stops falling\n"
     "\n"
-    "budget=0.63 on static, matched and the ten: bit operations of the whole run, as a share of static at "
+    "budget=0.63 on static, matched, price and the ten: bit operations of the whole run, as a share of "
+    "static at "
     "the\n"
     "highest bits. grad=(LR 6:8 n=2): gradient bits on a schedule of their own. At the end of a line, but "
     "not of\n"
@@ -80,7 +82,9 @@ void define(CLI::App& app, Options& options) {
   parameter("--window", "window", "progressive: losses averaged at a time (100)");
   parameter("--threshold", "threshold", "progressive: relative fall that counts as falling (0.01)");
   parameter("--patience", "patience", "progressive: averages without a fall before climbing (3)");
-  parameter("--budget", "budget", "static, matched, the ten: share of what static at the highest bits costs");
+  parameter("--every", "every", "price: steps between two probes (100)");
+  parameter("--budget", "budget",
+            "static, matched, price, the ten: share of what static at the highest bits costs");
   parameter("--alpha", "alpha", "matched: half of it is the bits that halving the learning rate adds (1)");
   TrainingOptions& training = options.training;
   app.add_option("--lr-schedule", training.lr_schedule, "matched: the recipe's")
@@ -162,11 +166,6 @@ void print_drawing(const Entry& entry) {
   }
   fmt::print("saving         {:.2f} %  against {}\n", 100.0 * summary.saving,
              static_line(peak_bits(entry.spec)));
-  if (entry.spec.name == "progressive") {
-    fmt::print(
-        "\nIt climbs when the loss stops falling, which only training can tell: drawn here as if it never\n"
-        "did. So this is the largest saving; a run's own is in its result.\n");
-  }
 }
 
 void print_table(const std::vector<Entry>& entries) {
@@ -223,6 +222,7 @@ int schedule_command(int argc, char** argv) {
   const std::vector<Entry> entries = entries_of(options);
   if (!options.svg.empty()) write_svg(options.svg, entries);
   if (is_standard_output(options.svg)) return 0;
+  if (entries[0].spec.is_closed_loop()) fmt::print(stderr, "note: {}\n", closed_loop_note(entries[0].spec));
   if (options.json) {
     Json json = Json::array();
     for (const Entry& entry : entries) json.push_back(to_json(entry));

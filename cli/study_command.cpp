@@ -61,6 +61,7 @@ constexpr const char* kBudgetHelp =
     "matched: bits that follow the learning rate. constant: the same bits throughout, two neighbouring "
     "numbers "
     "dithered.\n"
+    "price: a closed loop, and the bits that it had, shuffled in time and replayed with another seed.\n"
     "shorter: the highest bits for fewer steps. phases: low bits first, the highest last, for every number "
     "of "
     "low bits\n"

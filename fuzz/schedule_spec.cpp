@@ -16,8 +16,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto schedule =
         make_schedule(spec, kSteps, [](std::int64_t step) { return 1.0 / static_cast<double>(step + 1); });
     const Bits highest = spec.highest();
-    for (std::int64_t step = delay_steps(spec, kSteps); step < kSteps - tail_steps(spec, kSteps);
-         step += 37) {
+    for (std::int64_t step = delay_steps(spec, kSteps); step < kSteps - tail_steps(spec, kSteps); ++step) {
+      if (schedule->probe_after(step)) schedule->observe_probe({1.0, 1.0 / static_cast<double>(step % 7)});
+      if (step % 37 != 0) continue;
       const Bits bits = schedule->at(step);
       LOWTIDE_CHECK(bits.forward <= highest.forward && bits.backward <= highest.backward, to_string(spec));
       LOWTIDE_CHECK(is_fp32(highest) || (bits.forward >= (spec.budget ? kFewestBits : spec.bits.low) &&

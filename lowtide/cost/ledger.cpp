@@ -69,6 +69,16 @@ void Ledger::add(Bits scheduled, std::int64_t items, const std::vector<std::int6
   }
 }
 
+void Ledger::add_probe(int bits, const std::vector<std::int64_t>& macs) {
+  LOWTIDE_CHECK(macs.size() == layers_.size(), "MACs of other layers");
+  std::vector<std::int64_t>& sums = probes_[bits];
+  sums.resize(layers_.size());
+  for (std::size_t i = 0; i < macs.size(); ++i) {
+    LOWTIDE_CHECK(macs[i] >= 0 && macs[i] <= kMostSum - sums[i], layers_[i].name);
+    sums[i] += macs[i];
+  }
+}
+
 std::int64_t Ledger::items() const {
   std::int64_t sum = 0;
   for (const auto& [bits, steps] : steps_) sum += steps.items;
@@ -88,11 +98,34 @@ Count Ledger::macs() const {
   return sum;
 }
 
+// At the bits that `precision` makes of those they were asked for at.
+Count Ledger::probes_of(const Layer& layer, const LayerPrecision& precision) const {
+  Count sum = 0;
+  for (const auto& [bits, sums] : probes_) {
+    const auto count = static_cast<Count>(sums[index(layer)]);
+    sum += bit_operations(precision.resolve({bits, bits}), count).forward;
+  }
+  return sum;
+}
+
+Count Ledger::paper_of_probes() const {
+  Count sum = 0;
+  for (const Layer& layer : layers_) sum += probes_of(layer, {});
+  return sum;
+}
+
+Count Ledger::actual_of_probes() const {
+  Count sum = 0;
+  for (const Layer& layer : layers_) sum += probes_of(layer, layer.precision);
+  return sum;
+}
+
 BitOperations Ledger::paper(const Layer& layer) const {
   BitOperations sum;
   for (const auto& [bits, steps] : steps_) {
     sum += bit_operations({bits.first, bits.second}, macs(index(layer), steps));
   }
+  sum.forward += probes_of(layer, {});
   return sum;
 }
 
@@ -101,6 +134,7 @@ BitOperations Ledger::actual(const Layer& layer) const {
   for (const auto& [bits, steps] : steps_) {
     sum += bit_operations(layer.precision.resolve({bits.first, bits.second}), macs(index(layer), steps));
   }
+  sum.forward += probes_of(layer, layer.precision);
   return sum;
 }
 
@@ -126,7 +160,9 @@ Json Ledger::state() const {
     }
     items.push_back(entry);
   }
-  return {{"layers", layers_json(layers_)}, {"items", items}};
+  Json state{{"layers", layers_json(layers_)}, {"items", items}};
+  for (const auto& [bits, sums] : probes_) state["probes"].push_back({bits, sums});
+  return state;
 }
 
 Ledger::Steps Ledger::steps_from(const Json& entry, std::size_t layers) {
@@ -144,8 +180,24 @@ Ledger::Steps Ledger::steps_from(const Json& entry, std::size_t layers) {
   return steps;
 }
 
+Ledger::Probes Ledger::probes_from(const Json& state, const std::vector<std::size_t>& places) const {
+  Probes probes;
+  for (const Json& entry : state) {
+    const auto saved = entry.at(1).get<std::vector<std::int64_t>>();
+    const bool sound = has_whole_numbers(entry) && saved.size() == layers_.size() &&
+                       std::all_of(saved.begin(), saved.end(),
+                                   [](std::int64_t macs) { return macs >= 0 && macs <= kMostSum; });
+    std::vector<std::int64_t> sums;
+    for (const std::size_t place : places) sums.push_back(sound ? saved[place] : 0);
+    if (!sound || !probes.emplace(entry.at(0).get<int>(), std::move(sums)).second)
+      throw UserError("the saved ledger is damaged: impossible probes");
+  }
+  return probes;
+}
+
 void Ledger::restore(const Json& state) {
   std::map<Scheduled, Steps> restored;
+  Probes probes;
   std::int64_t sum = 0;
   try {
     const std::vector<std::size_t> places = places_among(state.at("layers"), layers_json(layers_));
@@ -163,10 +215,12 @@ void Ledger::restore(const Json& state) {
       if (!restored.emplace(Scheduled{entry.at(0).get<int>(), entry.at(1).get<int>()}, steps).second)
         throw UserError("the saved ledger is damaged: the same bits twice");
     }
+    if (state.contains("probes")) probes = probes_from(state.at("probes"), places);
   } catch (const Json::exception& error) {
     throw UserError(fmt::format("the saved ledger is damaged: {}", json_reason(error)));
   }
   steps_ = std::move(restored);
+  probes_ = std::move(probes);
 }
 
 Ledger Ledger::from_state(const Json& state) {

@@ -33,6 +33,10 @@ class Ledger {
   // A step whose items differ in size (sentences, sampled graphs, images): the MACs of each layer, in their order.
   void add(Bits scheduled, std::int64_t items, const std::vector<std::int64_t>& macs);
 
+  // A forward pass alone, which a closed loop decides by, with the MACs of each layer. It is no step: items() and macs() do
+  // not count it, paper() and actual() do.
+  void add_probe(int bits, const std::vector<std::int64_t>& macs);
+
   const std::vector<Layer>& layers() const { return layers_; }
   std::int64_t items() const;
   Count macs() const;  // of all layers in all steps
@@ -41,6 +45,9 @@ class Ledger {
   BitOperations actual(const Layer& layer) const;
   BitOperations paper() const;
   BitOperations actual() const;
+  // What probes took of them.
+  Count paper_of_probes() const;
+  Count actual_of_probes() const;
 
   // For a checkpoint. A ledger is restored into one with the same layers; otherwise UserError.
   Json state() const;
@@ -63,10 +70,15 @@ class Ledger {
 
   Count macs(std::size_t layer, const Steps& steps) const;
   std::size_t index(const Layer& layer) const { return static_cast<std::size_t>(&layer - layers_.data()); }
+  Count probes_of(const Layer& layer, const LayerPrecision& precision) const;
   static Steps steps_from(const Json& entry, std::size_t layers);
 
   std::vector<Layer> layers_;
+  using Probes = std::map<int, std::vector<std::int64_t>>;  // by their bits: MACs of each layer
+  Probes probes_from(const Json& state, const std::vector<std::size_t>& places) const;
+
   std::map<Scheduled, Steps> steps_;
+  Probes probes_;
 };
 
 }  // namespace lowtide

@@ -35,11 +35,14 @@ Json Ledger::to_json() const {
                       {"paper", products_json(paper(layer))},
                       {"actual", products_json(actual(layer))}});
   }
-  return {{"items", items()},
-          {"layers", std::move(layers)},
-          {"paper", products_json(paper())},
-          {"actual", products_json(actual())},
-          {"gbitops", {{"paper", gbitops(paper().total())}, {"actual", gbitops(actual().total())}}}};
+  Json json{{"items", items()},
+            {"layers", std::move(layers)},
+            {"paper", products_json(paper())},
+            {"actual", products_json(actual())},
+            {"gbitops", {{"paper", gbitops(paper().total())}, {"actual", gbitops(actual().total())}}}};
+  if (!probes_.empty())
+    json["probes"] = {{"paper", exact_json(paper_of_probes())}, {"actual", exact_json(actual_of_probes())}};
+  return json;
 }
 
 std::string Ledger::format_table() const {
@@ -67,6 +70,7 @@ std::string Ledger::format_table() const {
   const BitOperations on_paper = paper();
   const BitOperations in_fact = actual();
   row("forward", "", "", on_paper.forward, in_fact.forward);
+  if (!probes_.empty()) row("  of probes", "", "", paper_of_probes(), actual_of_probes());
   row("error", "", "", on_paper.error, in_fact.error);
   row("weight gradient", "", "", on_paper.weight_gradient, in_fact.weight_gradient);
   row("total", grouped(macs), "", on_paper.total(), in_fact.total());

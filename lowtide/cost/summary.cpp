@@ -40,6 +40,14 @@ Bits peak_bits(const ScheduleSpec& spec) {
   return peak;
 }
 
+std::string closed_loop_note(const ScheduleSpec& spec) {
+  return fmt::format(
+      "{} decides while it trains; {}", spec.name,
+      spec.budget ? "told as it plans to, without its probes: a run spends the whole budget, probes "
+                    "included"
+                  : "told as if its bits never rose: the largest saving, a run's own is in its result");
+}
+
 double relative_cost(const BitOperations& count, Count macs) {
   return static_cast<double>(count.total()) / static_cast<double>(macs * kRelativeCostDenominator);
 }

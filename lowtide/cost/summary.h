@@ -22,6 +22,8 @@ ScheduleSummary summarise(const ScheduleSpec& spec, std::int64_t total_steps, co
 // The highest bits that occur, those of a delay and a tail included: what a saving is told against. Not always what the
 // model is evaluated at: `delayed 500 at=8 static 5` ends at 5 bits.
 Bits peak_bits(const ScheduleSpec& spec);
+// What a summary of a closed loop is worth.
+std::string closed_loop_note(const ScheduleSpec& spec);
 // Bit operations relative to those of the same MACs in fp32.
 double relative_cost(const BitOperations& count, Count macs);
 

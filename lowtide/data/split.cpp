@@ -34,4 +34,13 @@ HeldOut hold_out(std::int64_t items, std::int64_t validation, std::uint64_t spli
   return result;
 }
 
+std::vector<std::int64_t> sample_of(const std::vector<std::int64_t>& items, std::int64_t count) {
+  const auto all = static_cast<std::int64_t>(items.size());
+  if (count >= all) return items;
+  std::vector<std::int64_t> sample;
+  for (const std::int64_t place : hold_out(all, count).valid)
+    sample.push_back(items[static_cast<std::size_t>(place)]);
+  return sample;
+}
+
 }  // namespace lowtide

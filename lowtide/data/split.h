@@ -25,4 +25,7 @@ constexpr std::uint64_t kDefaultSplitSeed = 0;
 // Draws `validation` of `items` items. UserError when none would be left to train on.
 HeldOut hold_out(std::int64_t items, std::int64_t validation, std::uint64_t split_seed = kDefaultSplitSeed);
 
+// So many of `items`, the same each time, in their order; all where they are no more.
+std::vector<std::int64_t> sample_of(const std::vector<std::int64_t>& items, std::int64_t count);
+
 }  // namespace lowtide

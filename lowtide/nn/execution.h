@@ -15,6 +15,9 @@ namespace lowtide {
 
 class QuantLayer;
 
+// Of what is computed between two steps: its noise is drawn by nobody else, and the layers count their calls anew in the next.
+constexpr std::int64_t kNoStep = -1;
+
 // What a layer tells whoever listens, each time it has computed its output.
 struct LayerEvent {
   const std::string& layer;
@@ -35,6 +38,7 @@ struct Execution {
   bool bifurcate = false;  // the weight gradient's error stays float (Banner et al. 2018, section 5)
   bool recompute =
       false;  // a convolution's output is not kept for the backward pass but computed again from codes
+  bool batch_statistics = false;  // an evaluation normalises and quantises by its own batch, as training does
   std::function<void(const LayerEvent&)>
       listener;  // counts MACs, or looks for the first output that is not finite
   // The engine of a single layer, where somebody wants to see what it multiplies.

@@ -184,7 +184,7 @@ Json describe_lines(const Metrics& metrics, const Json& result) {
 Json schedule_runs(const std::string& line, std::int64_t total_steps) {
   try {
     const ScheduleSpec spec = parse_schedule(line);
-    if (spec.name == "progressive" || total_steps <= 0) return nullptr;
+    if (spec.is_closed_loop() || total_steps <= 0) return nullptr;
     const std::vector<ForwardRun> runs =
         forward_runs(run_lengths(*make_schedule(spec, total_steps), total_steps));
     Json json = Json::array();

@@ -24,7 +24,7 @@ Json describe_lines(const Metrics& metrics, const Json& result);
 bool is_plain_file(const std::filesystem::path& path);
 
 // The runs of [bits, steps] that a schedule's line has in so many steps; the means of neighbours where they are
-// more than a picture can show. Null where they are not known before training (`progressive`), or the line is of
+// more than a picture can show. Null where they are not known before training (closed loops), or the line is of
 // another program.
 Json schedule_runs(const std::string& line, std::int64_t total_steps);
 

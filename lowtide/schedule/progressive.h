@@ -17,6 +17,7 @@ class ProgressiveBits final : public Schedule {
 
   Bits at(std::int64_t step) const override;
   std::int64_t same_until(std::int64_t step) const override;
+  bool hears_losses() const override { return true; }
   void observe(std::int64_t step, double loss) override;
   bool is_stateful() const override { return true; }
   Json state() const override;

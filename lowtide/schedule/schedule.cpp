@@ -11,6 +11,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/schedule/budget.h"
 #include "lowtide/schedule/cycles.h"
+#include "lowtide/schedule/price.h"
 #include "lowtide/schedule/progressive.h"
 #include "lowtide/schedule/text.h"
 
@@ -176,9 +177,14 @@ class FramedBits final : public Schedule {
     const std::int64_t inner = inner_->same_until(step - frame_.delay);
     return inner >= frame_.tail_from - frame_.delay ? frame_.tail_from : inner + frame_.delay;
   }
+  bool hears_losses() const override { return inner_->hears_losses(); }
   void observe(std::int64_t step, double loss) override {
     if (step >= frame_.delay) inner_->observe(step - frame_.delay, loss);
   }
+  std::optional<Probe> probe_after(std::int64_t step) const override {
+    return step < frame_.delay ? std::nullopt : inner_->probe_after(step - frame_.delay);
+  }
+  void observe_probe(const ProbeLosses& losses) override { inner_->observe_probe(losses); }
   bool is_stateful() const override { return inner_->is_stateful(); }
   Json state() const override { return inner_->state(); }
   void restore(const Json& state) override { inner_->restore(state); }
@@ -220,6 +226,7 @@ std::function<double(std::int64_t)> wanted_bits(const ScheduleSpec& spec, std::i
                       spec.bits);
     };
   }
+  if (!rates && spec.name == "price") return [](std::int64_t) { return 0.0; };
   if (!rates) {
     throw UserError(
         "matched follows the learning rate of a recipe, which must be known beforehand; expected another "
@@ -235,24 +242,39 @@ std::function<double(std::int64_t)> wanted_bits(const ScheduleSpec& spec, std::i
   };
 }
 
+// Bit operations of a MAC between delay and tail.
+struct CostRange {
+  std::int64_t least = 0, most = 0;
+};
+
 // The budget that is left between delay and tail, or UserError with the range that is possible.
-std::int64_t budget_between(const ScheduleSpec& spec, const Spending& spending, std::int64_t total_steps) {
+std::int64_t budget_between(const ScheduleSpec& spec, BitRange bits, const CostRange& possible,
+                            std::int64_t total_steps) {
   const FramedBits::Frame frame = frame_of(spec, total_steps);
   const std::int64_t fixed =
       frame.delay * step_cost(frame.first) + tail_steps(spec, total_steps) * step_cost(frame.last);
   const auto whole = static_cast<double>(total_steps) * static_cast<double>(step_cost(spec.highest()));
   // 0.63 · 2000 · 192 is a whole number, which floating point may miss by its last bit.
   const auto budget = static_cast<std::int64_t>(std::floor(*spec.budget * whole * (1 + 1e-12)));
-  const std::int64_t least = fixed + spending.cost_at(spending.range.low);
-  const std::int64_t most = fixed + spending.cost_at(spending.range.high);
+  const std::int64_t least = fixed + possible.least, most = fixed + possible.most;
   if (budget < least || budget > most) {
     throw UserError(fmt::format(
         "budget={} of static {} grad={} cannot be met by {} to {} bits; possible is {:.4f} to {:.4f}",
-        *spec.budget, spec.bits.high, spec.grad.high, spending.range.low, spending.range.high,
+        *spec.budget, spec.bits.high, spec.grad.high, bits.low, bits.high,
         std::ceil(static_cast<double>(least) / whole * 1e4 - 1e-6) / 1e4,
         std::floor(static_cast<double>(most) / whole * 1e4 + 1e-6) / 1e4));
   }
   return budget - fixed;
+}
+
+std::unique_ptr<Schedule> make_price(const ScheduleSpec& spec, std::int64_t total_steps, Spending spending) {
+  const PriceIntervals intervals{.bits = spec.bits,
+                                 .gradient = spec.grad.high,
+                                 .steps = static_cast<std::int64_t>(spending.wanted.size()),
+                                 .every = spec.every};
+  const std::int64_t budget =
+      budget_between(spec, spec.bits, {intervals.least(), intervals.most()}, total_steps);
+  return std::make_unique<PriceBits>(intervals, std::move(spending), budget);
 }
 
 // `total_steps` of the run, `steps` of them between delay and tail.
@@ -270,13 +292,19 @@ std::unique_ptr<Schedule> make_budgeted(const ScheduleSpec& spec, std::int64_t t
     spending.gradient.push_back(
         static_cast<std::uint8_t>(moves ? backward->at(step).forward : spec.grad.high));
   }
-  std::vector<std::uint8_t> forward = spend(spending, budget_between(spec, spending, total_steps));
+  if (spec.name == "price") return make_price(spec, total_steps, std::move(spending));
+  const CostRange possible{spending.cost_at(spending.range.low), spending.cost_at(spending.range.high)};
+  std::vector<std::uint8_t> forward =
+      spend(spending, budget_between(spec, spending.range, possible, total_steps));
   return std::make_unique<ListedBits>(std::move(forward), std::move(spending.gradient));
 }
 
 }  // namespace
 
+bool Schedule::hears_losses() const { return false; }
 void Schedule::observe(std::int64_t, double) {}
+std::optional<Probe> Schedule::probe_after(std::int64_t) const { return std::nullopt; }
+void Schedule::observe_probe(const ProbeLosses&) {}
 bool Schedule::is_stateful() const { return false; }
 Json Schedule::state() const { return Json::object(); }
 void Schedule::restore(const Json&) {}

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "lowtide/base/json.h"
 #include "lowtide/schedule/bits.h"
@@ -10,20 +11,36 @@
 
 namespace lowtide {
 
+// What a closed loop asks between two steps: the loss of fixed training items, forward only, at two neighbouring numbers
+// of bits.
+struct Probe {
+  Bits coarse, fine;
+  bool operator==(const Probe&) const = default;
+};
+struct ProbeLosses {
+  double coarse = 0, fine = 0;
+};
+
 // Which precision each training step has.
 class Schedule {
  public:
   virtual ~Schedule() = default;
 
-  // Steps count from 0; those beyond the last have its bits. A pure function of the step for all but
-  // `progressive`, where it tells what the losses observed so far have led to.
+  // Steps count from 0; those beyond the last have its bits. A pure function of the step for all but closed loops
+  // (`progressive`, `price`), where it tells what was observed so far has led to.
   virtual Bits at(std::int64_t step) const = 0;
 
   // The steps from `step` up to this one, which is later, have the same bits.
   virtual std::int64_t same_until(std::int64_t step) const = 0;
 
-  // The loss of a step that was trained at at(step). Only a stateful schedule listens.
+  // The loss of a step that was trained at at(step), which a schedule hears that asks for it.
+  virtual bool hears_losses() const;
   virtual void observe(std::int64_t step, double loss);
+
+  // What a schedule wants to be told after a step before the next one's bits are asked for; and what it is told.
+  virtual std::optional<Probe> probe_after(std::int64_t step) const;
+  virtual void observe_probe(const ProbeLosses& losses);
+
   virtual bool is_stateful() const;
 
   // What a resumed run needs to go on exactly as if it had not stopped.
@@ -34,7 +51,8 @@ class Schedule {
 // The learning rate of a step, where it is known beforehand.
 using Rates = std::function<double(std::int64_t step)>;
 
-// Throws UserError, with the reason, if the schedule is not possible in so many steps. Only `matched` needs rates.
+// Throws UserError, with the reason, if the schedule is not possible in so many steps. Only `matched` needs rates;
+// `price` plans by them where they are known.
 std::unique_ptr<Schedule> make_schedule(const ScheduleSpec& spec, std::int64_t total_steps,
                                         const Rates& rates = {});
 

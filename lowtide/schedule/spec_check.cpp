@@ -84,7 +84,8 @@ void check_part(const char* what, const Part& part) {
 }
 
 void check_budget(const ScheduleSpec& spec) {
-  expect(spec.name != "matched" || spec.budget, "matched needs budget=SHARE, such as budget=0.63");
+  const bool needs_budget = spec.name == "matched" || spec.name == "price";
+  expect(!needs_budget || spec.budget, fmt::format("{} needs budget=SHARE, such as budget=0.63", spec.name));
   expect(!spec.budget || (*spec.budget > 0.0 && *spec.budget <= kMostBudget),
          fmt::format("budget={}; expected a share above 0, of what static {} costs",
                      spec.budget.value_or(0.0), spec.bits.high));
@@ -96,10 +97,20 @@ void check_budget(const ScheduleSpec& spec) {
          fmt::format("alpha={}; expected 0 or more", spec.alpha));
 }
 
+// A quarter of the steps: two probes before the loop knows a price, and an interval to use it in.
+constexpr std::int64_t kFewestIntervals = 4;
+
+void check_price(const ScheduleSpec& spec) {
+  expect(spec.bits.low < spec.bits.high,
+         fmt::format("price moves bits, and {}:{} leaves it no choice", spec.bits.low, spec.bits.high));
+  expect(spec.grad.low == spec.grad.high && spec.grad_line.empty(), "price has one number of gradient bits");
+  expect(spec.every >= 2, fmt::format("every={} steps; expected at least 2", spec.every));
+}
+
 void check_grad_line(const ScheduleSpec& spec) {
   const ScheduleSpec& line = spec.grad_line[0];
   expect(
-      line.name != "progressive" && line.name != "matched" && line.name != "fp32",
+      !line.is_closed_loop() && line.name != "matched" && line.name != "fp32",
       fmt::format(
           "grad=({} …): gradient bits have a schedule that is known beforehand and has no budget; expected "
           "one of the ten, static, deficit, window or table",
@@ -148,6 +159,8 @@ void check(const ScheduleSpec& spec) {
     check_table(spec);
   } else if (spec.name == "progressive") {
     check_progressive(spec);
+  } else if (spec.name == "price") {
+    check_price(spec);
   } else if (spec.name == "deficit") {
     expect(spec.steps >= 0, fmt::format("deficit steps={}; expected 0 or more", spec.steps));
   } else if (spec.name == "window") {
@@ -180,6 +193,10 @@ void check(const ScheduleSpec& spec, std::int64_t total_steps) {
     expect(spec.table.steps() == steps,
            fmt::format("the table has {} steps, but the run has {}{}; expected as many", spec.table.steps(),
                        steps, after));
+  } else if (spec.name == "price") {
+    expect(spec.every <= steps / kFewestIntervals,
+           fmt::format("every={} of {} steps{} leaves too few decisions; expected at most {}", spec.every,
+                       steps, after, steps / kFewestIntervals));
   } else if (spec.name == "deficit") {
     expect(spec.steps <= steps,
            fmt::format("a deficit of {} steps is longer than the {} steps{}", spec.steps, steps, after));

@@ -77,8 +77,11 @@ class Adviser {
   Candidate candidate(ScheduleSpec spec) const {
     if (delay_percent_ > 0 && !spec.delay && (spec.name != "static" || spec.budget))
       spec.delay = Part{.percent = delay_percent_, .bits = {}};
-    const Rates rates = spec.name == "matched" ? rates_of(request_.recipe.training, request_.steps) : Rates{};
-    return {spec, summarise(spec, request_.steps, rates).relative_cost};
+    const bool follows_rates = spec.name == "matched" || spec.name == "price";
+    const Rates rates = follows_rates ? rates_of(request_.recipe.training, request_.steps) : Rates{};
+    const double cost = summarise(spec, request_.steps, rates).relative_cost;
+    // A closed loop's summary is of its plan; a run spends its budget.
+    return {spec, spec.is_closed_loop() && spec.budget ? *spec.budget * relative_cost(spec.highest()) : cost};
   }
 
   bool fits(const Candidate& candidate) const {
@@ -177,7 +180,7 @@ std::optional<Candidate> Adviser::by_measurement() {
 std::optional<Candidate> Adviser::by_suite(const Analysis& suite) {
   std::vector<const Setting*> settings;
   for (const Setting& setting : suite.settings) {
-    if (!is_fp32(setting.schedule.highest()) && setting.schedule.name != "progressive" &&
+    if (!is_fp32(setting.schedule.highest()) && !setting.schedule.is_closed_loop() &&
         setting.schedule.name != "matched" &&  // whose cost is known with its learning rate
         fits(candidate(setting.schedule)))
       settings.push_back(&setting);

@@ -10,26 +10,34 @@ namespace lowtide {
 // Ways to spend a budget, a share of the bit operations of static training at the recipe's highest bits:
 //   CR, RR …    one of the ten, scaled to the budget
 //   matched     bits that follow the learning rate
+//   price       a closed loop; and the bits that it had, shuffled in time, and as it had them with another seed
 //   constant    two neighbouring numbers of bits, dithered
 //   shorter     the highest bits for so many steps less, with the learning rate's schedule over those that are left
 //   5 then 8    two phases: low bits first, the highest last
 //   a line      any schedule that can have a budget
-// All but the ten and matched are controls: what a schedule has to beat. Constant is what all are compared with.
+// All but the ten, matched and price are controls: what a schedule has to beat. Constant is what all are compared with.
 namespace ways {
 constexpr const char* kMatched = "matched";
+constexpr const char* kPrice = "price";
+constexpr const char* kShuffledPrice = "price shuffled";
+constexpr const char* kReplayedPrice = "price replayed";
 constexpr const char* kConstant = "constant";
 constexpr const char* kShorter = "shorter";
 constexpr const char* kPhases =
     "phases";  // as it is asked for: every number of low bits that can meet the budget
 }  // namespace ways
 
+// Whether it has the bits of price's runs, and no schedule of its own.
+bool has_bits_of_price(const std::string& way);
+
 // What a user asks for, `all` and lists with commas, as single names and lines. UserError for what is neither.
 std::vector<std::string> budget_schedules(const std::vector<std::string>& given);
 
-// The ways at a budget that a name or line of budget_schedules stands for: one, but for the phases.
+// The ways at a budget that a name or line of budget_schedules stands for: one, but for the phases and for price.
 std::vector<std::string> ways_of(const std::string& schedule, const Recipe& recipe, double budget);
 
-// The recipe, whose steps are known, with the budget spent in this way: to the step, and never exceeded.
+// The recipe, whose steps are known, with the budget spent in this way: to the step, and never exceeded. With the bits of
+// price's runs: price, in whose place they come.
 Recipe spend_budget(Recipe recipe, const std::string& way, double budget);
 
 // The schedule at the recipe's highest bits: what a budget is a share of.

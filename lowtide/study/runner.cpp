@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -16,6 +17,7 @@
 #include "lowtide/report/comparison.h"
 #include "lowtide/study/child.h"
 #include "lowtide/study/folder.h"
+#include "lowtide/study/loop_bits.h"
 #include "lowtide/study/script.h"
 #include "lowtide/study/status.h"
 #include "lowtide/train/metric.h"
@@ -64,8 +66,9 @@ class Runner {
         folder_(folder),
         options_(options),
         slots_(static_cast<std::size_t>(options.jobs)),
-        next_(options.only.value_or(0)),
-        last_(options.only ? *options.only + 1 : members.size()) {}
+        waiting_(options.only ? 1 : members.size()) {
+    std::iota(waiting_.begin(), waiting_.end(), options.only.value_or(0));
+  }
 
   RunnerEnd run() {
     const StopSignals signals;
@@ -93,27 +96,63 @@ class Runner {
   MemberPaths paths(std::size_t member) const { return {folder_, members_[member]}; }
 
   void start_next(Slot& slot) {
-    for (; next_ < last_ && !slot.child; ++next_) {
-      if (file_exists(paths(next_).run.result())) continue;
-      slot.member = next_;
-      try {
-        if (const auto lease = lease_state(paths(next_).run.lease());
-            lease && lease->holder == LeaseState::Holder::kAlive) {
-          leave(next_, *lease);
-        } else {
-          start(slot);
-        }
-      } catch (const UserError& error) {
-        fail(next_, error.what());
+    for (std::size_t i = 0; i < waiting_.size() && !slot.child;) {
+      const std::size_t member = waiting_[i];
+      if (must_wait(member)) {
+        ++i;
+        continue;
       }
+      waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+      i = 0;  // others may have waited for this one
+      if (!file_exists(paths(member).run.result())) start_or_leave(slot, member);
     }
+  }
+
+  // For the member whose bits it has, as long as that one is still to come.
+  bool must_wait(std::size_t member) const {
+    const std::optional<BitsOf>& bits = members_[member].bits_of;
+    if (!bits) return false;
+    const auto is_source = [&](std::size_t other) { return members_[other].name == bits->member; };
+    return std::any_of(waiting_.begin(), waiting_.end(), is_source) ||
+           std::any_of(slots_.begin(), slots_.end(),
+                       [&](const Slot& slot) { return slot.child && is_source(slot.member); });
+  }
+
+  void start_or_leave(Slot& slot, std::size_t member) {
+    slot.member = member;
+    try {
+      if (const auto lease = lease_state(paths(member).run.lease());
+          lease && lease->holder == LeaseState::Holder::kAlive) {
+        leave(member, *lease);
+      } else {
+        start(slot);
+      }
+    } catch (const UserError& error) {
+      fail(member, error.what());
+    }
+  }
+
+  Recipe recipe_of(const Member& member) const {
+    Recipe recipe = member.recipe;
+    if (!member.bits_of) return recipe;
+    const RunPaths source{folder_ / member.bits_of->member};
+    if (!file_exists(source.result()))
+      throw UserError(fmt::format("it has the bits of {}, which has no result yet; that one comes first",
+                                  member.bits_of->member));
+    BitTable bits = logged_bits(source, recipe.training.steps);
+    if (member.bits_of->shuffled) bits = shuffled(bits, recipe.training.seed);
+    recipe.precision.schedule =
+        fmt::format("table {} grad={}", to_string(bits), schedule_of(member.recipe.precision).grad.high);
+    // The loop may not have had its highest bits, at which it was evaluated.
+    recipe.precision.eval_bits = evaluation_bits(member.recipe.precision).forward;
+    return recipe;
   }
 
   void start(Slot& slot) {
     const Member& member = members_[slot.member];
     const MemberPaths place = paths(slot.member);
     make_folders(place.run.folder);
-    if (member.command.empty()) write_atomically(place.recipe(), to_toml(member.recipe));
+    if (member.command.empty()) write_atomically(place.recipe(), to_toml(recipe_of(member)));
     slot.log_start = file_exists(place.log()) ? fs::file_size(place.log()) : 0;
     const bool resumed = file_exists(place.run.run());
     slot.memory_kills = out_of_memory_kills(options_.vmstat);
@@ -222,7 +261,7 @@ class Runner {
   const fs::path folder_;
   const RunnerOptions options_;
   std::vector<Slot> slots_;
-  std::size_t next_, last_;  // to start, and where that ends
+  std::vector<std::size_t> waiting_;  // to be started, in their order
   RunnerEnd end_;
 };
 

@@ -103,6 +103,7 @@ std::vector<Member> budget_settings(const Study& study, const Recipe& recipe) {
   for (const double budget : study.budgets) {
     for (const std::string& schedule : study.schedules) {
       for (const std::string& way : ways_of(schedule, recipe, budget)) {
+        if (way == ways::kReplayedPrice && study.seeds == 1) continue;  // it takes another
         result.push_back({.name = "",
                           .setting = fmt::format("{} {}", way, budget),
                           .at = std::nullopt,
@@ -172,7 +173,13 @@ void complete_budget(Study& study) {
          fmt::format("bits is {}; a budget needs two numbers to be spent between, lowest:highest",
                      study.recipe.precision.bits));
   if (study.schedules.empty()) study.schedules = {"all"};
+  const bool asks_for_price = std::any_of(study.schedules.begin(), study.schedules.end(), [](auto& text) {
+    return text.find(ways::kPrice) != std::string::npos;
+  });
   study.schedules = budget_schedules(study.schedules);
+  if (study.command.empty()) return;
+  expect(!asks_for_price, "price runs in `lowtide train` alone, not in a script; leave it out of schedules");
+  std::erase(study.schedules, ways::kPrice);
 }
 
 void check_range_test(Study& study) {
@@ -217,6 +224,17 @@ void check_members(const Study& study) {
   }
 }
 
+// Of a member with the bits of price's runs: those of its own seed, or of the one before; the first of the study has the
+// second's. So a study that grows changes none of its members.
+std::optional<BitsOf> bits_of(const Study& study, const Member& member) {
+  if (!has_bits_of_price(member.way)) return std::nullopt;
+  const bool is_shuffled = member.way == ways::kShuffledPrice;
+  const std::uint64_t seed = member.recipe.training.seed,
+                      other = seed == study.recipe.training.seed ? seed + 1 : seed - 1;
+  const std::string price = folder_name(fmt::format("{} {}", ways::kPrice, *member.budget));
+  return BitsOf{fmt::format("{}-seed{}", price, is_shuffled ? seed : other), is_shuffled};
+}
+
 // The study's own part of its file.
 Json varied(const Study& study) {
   Json json{{"kind", study.kind}};
@@ -253,7 +271,7 @@ void define_study(CLI::App& app, Study& study) {
     if (!study.kind.empty()) {  // else the key is there already
       app.add_option(
           "--schedules", study.schedules,
-          "all (the ten, matched, constant, shorter, phases), or names: CR,constant; or whole lines");
+          "all (the ten, matched, price, constant, shorter, phases), or names: CR,constant; or whole lines");
     }
   }
   if (is_of(Study::kCritical)) {
@@ -364,6 +382,7 @@ std::vector<Member> members(const Study& study) {
     for (Member& member : settings(study, recipe)) {
       member.name = fmt::format("{}-seed{}", folder_name(member.setting), recipe.training.seed);
       member.command = study.command;
+      member.bits_of = bits_of(study, member);
       result.push_back(std::move(member));
     }
   }

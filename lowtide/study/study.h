@@ -52,6 +52,12 @@ Study parse_study(std::string_view text, const std::string& name);
 std::vector<std::string> differences(const Study& a, const Study& b);
 Json determining_keys(const Study& study);
 
+// A control of a closed loop: the bits that another member had, known when that one is done.
+struct BitsOf {
+  std::string member;     // its name
+  bool shuffled = false;  // in time
+};
+
 // One run of a study.
 struct Member {
   std::string name;     // of its folder: RR-seed1, deficit-500-seed2
@@ -62,7 +68,8 @@ struct Member {
   std::string command{};  // the study's
   // budget, but for static at full cost:
   std::optional<double> budget{};
-  std::string way{};  // to spend it (equal_cost.h)
+  std::string way{};                // to spend it (equal_cost.h)
+  std::optional<BitsOf> bits_of{};  // in the place of the recipe's schedule
 };
 
 // Seed by seed, so that a study that was stopped early has whole seeds.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <type_traits>
@@ -169,12 +170,17 @@ StepResult ObjectDetection::compute_step() {
 }
 
 Evaluation ObjectDetection::evaluate(Split split, Bits bits) {
+  return evaluate_sample(split, bits, std::numeric_limits<std::int64_t>::max());
+}
+
+Evaluation ObjectDetection::evaluate_sample(Split split, Bits bits, std::int64_t items) {
   const auto& data = split == Split::kTest ? test_ : train_;
   std::vector<std::int64_t> indices = split == Split::kValid ? split_.valid : split_.train;
   if (split == Split::kTest) {
     indices.resize(static_cast<std::size_t>(test_->size()));
     std::iota(indices.begin(), indices.end(), 0);
   }
+  indices = sample_of(indices, items);
   const Evaluating evaluating(*model_, *execution_, bits);
   EvalStream<DetectionBatch> stream(items_of_rank(indices, recipe_.training.batch, *ranks_),
                                     DetectionBatchMaker(data, eval_view_, 0), loader_options());

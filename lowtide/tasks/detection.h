@@ -30,6 +30,7 @@ class ObjectDetection final : public Task {
   std::optional<double> training_metric(double, double) const override { return std::nullopt; }
   bool has(Split split) const override { return split != Split::kValid || !split_.valid.empty(); }
   Evaluation evaluate(Split split, Bits bits) override;
+  Evaluation evaluate_sample(Split split, Bits bits, std::int64_t items) override;
   void re_estimate_statistics() override;
   torch::Tensor repeat_loss() override;
   Json state() const override { return {{"sampler", stream_->state()}}; }

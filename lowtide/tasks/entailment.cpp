@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "lowtide/base/error.h"
@@ -254,11 +255,16 @@ StepResult Entailment::compute_step() {
 }
 
 Evaluation Entailment::evaluate(Split split, Bits bits) {
+  return evaluate_sample(split, bits, std::numeric_limits<std::int64_t>::max());
+}
+
+Evaluation Entailment::evaluate_sample(Split split, Bits bits, std::int64_t pairs) {
   const Encoded& data = split == Split::kTest ? test_ : split == Split::kValid ? valid_ : train_;
   const Evaluating evaluating(*model_, *execution_, bits);
   // In order of length, so that little of a batch is padding.
   std::vector<std::int64_t> order(data.pairs.size());
   std::iota(order.begin(), order.end(), 0);
+  order = sample_of(order, pairs);
   const std::vector<std::int32_t> lengths = data.lengths();
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
     return lengths[static_cast<std::size_t>(a)] < lengths[static_cast<std::size_t>(b)];

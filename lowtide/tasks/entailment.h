@@ -35,6 +35,7 @@ class Entailment final : public Task {
   StepResult compute_step() override;
   bool has(Split split) const override { return split != Split::kValid || !valid_.pairs.empty(); }
   Evaluation evaluate(Split split, Bits bits) override;
+  Evaluation evaluate_sample(Split split, Bits bits, std::int64_t items) override;
   void re_estimate_statistics() override;
   torch::Tensor repeat_loss() override;
   Json state() const override { return {{"sampler", sampler_->state()}}; }

@@ -140,12 +140,7 @@ Evaluation ImageClassification::evaluate(Split split, Bits bits) {
 }
 
 Evaluation ImageClassification::evaluate_sample(Split split, Bits bits, std::int64_t items) {
-  const std::vector<std::int64_t> all = items_of(split);
-  if (items >= static_cast<std::int64_t>(all.size())) return evaluate(split, bits);
-  std::vector<std::int64_t> indices;
-  for (const std::int64_t place : hold_out(static_cast<std::int64_t>(all.size()), items).valid)
-    indices.push_back(all[static_cast<std::size_t>(place)]);
-  return evaluate_items(split, indices, bits);
+  return evaluate_items(split, sample_of(items_of(split), items), bits);
 }
 
 Evaluation ImageClassification::evaluate_items(Split split, const std::vector<std::int64_t>& indices,

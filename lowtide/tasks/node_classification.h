@@ -30,6 +30,7 @@ class NodeClassification final : public Task {
   StepResult compute_step() override;
   bool has(Split split) const override { return !nodes_of(split).empty(); }
   Evaluation evaluate(Split split, Bits bits) override;
+  bool can_probe() const override { return sampling_ == nullptr; }  // it computes the whole graph
   void re_estimate_statistics() override {}  // there are none: ranges are those of the tensor at hand
   torch::Tensor repeat_loss() override;
   Json state() const override;

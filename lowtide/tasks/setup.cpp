@@ -76,13 +76,22 @@ MacCounter::MacCounter(Execution& execution, const std::vector<Ledger::Layer>& l
   };
 }
 
+KeptBuffers::KeptBuffers(torch::nn::Module& model) {
+  for (const torch::Tensor& buffer : model.buffers()) buffers_.emplace_back(buffer, buffer.clone());
+}
+
+KeptBuffers::~KeptBuffers() {
+  const torch::NoGradGuard no_grad;
+  for (auto& [buffer, value] : buffers_) buffer.copy_(value);
+}
+
 Evaluating::Evaluating(torch::nn::Module& model, Execution& execution, Bits bits)
     : model_(model),
       execution_(execution),
       training_bits_(execution.bits),
       was_training_(model.is_training()) {
   execution.bits = bits;
-  model.eval();
+  model.train(execution.batch_statistics);
 }
 
 Evaluating::~Evaluating() {

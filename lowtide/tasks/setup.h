@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lowtide/base/torch.h"
@@ -48,7 +49,20 @@ class MacCounter {
   std::vector<std::int64_t> macs_;
 };
 
-// While it lives, the model evaluates at these bits and nothing asks for gradients.
+// Running statistics and ranges are what they were when it dies.
+class KeptBuffers {
+ public:
+  explicit KeptBuffers(torch::nn::Module& model);
+  ~KeptBuffers();
+  KeptBuffers(const KeptBuffers&) = delete;
+  KeptBuffers& operator=(const KeptBuffers&) = delete;
+
+ private:
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> buffers_;
+};
+
+// While it lives, the model evaluates at these bits and nothing asks for gradients. With the execution's batch_statistics it
+// stays in training's mode, and moves running statistics.
 class Evaluating {
  public:
   Evaluating(torch::nn::Module& model, Execution& execution, Bits bits);

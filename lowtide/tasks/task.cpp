@@ -82,6 +82,16 @@ std::unique_ptr<Task> make_task(const Recipe& recipe, std::shared_ptr<Ranks> ran
 
 std::optional<double> Task::training_metric(double /*loss*/, double correct) const { return correct; }
 
+Evaluation Task::probe(Bits bits, std::int64_t items) {
+  const KeptBuffers kept(model());
+  const std::int64_t step = std::exchange(execution().step, kNoStep);
+  execution().batch_statistics = true;
+  Evaluation evaluation = evaluate_sample(Split::kTrain, bits, items);
+  execution().batch_statistics = false;
+  execution().step = step;
+  return evaluation;
+}
+
 std::unique_ptr<Task> make_task_or_drawn(const Recipe& recipe, std::string& assumed,
                                          std::shared_ptr<Ranks> ranks) {
   const GraphSize* size = recipe.data.format == "ogb" ? published_size(recipe.data.dir) : nullptr;

@@ -89,6 +89,12 @@ class Task {
     return evaluate(split, bits);
   }
 
+  // What a step's forward pass would make of about so many training items, the same each time: with the statistics and ranges
+  // of their batch, as in training. Nothing that training goes on with changes.
+  Evaluation probe(Bits bits, std::int64_t items);
+  // Whether that costs no more than so many items do.
+  virtual bool can_probe() const { return true; }
+
   // A network in place of the model, from its inputs to its outputs: an exported one, to be judged on the same items. With it
   // evaluate() computes in floats, whatever bits it is given.
   using Network = std::function<std::vector<torch::Tensor>(const std::vector<torch::Tensor>&)>;

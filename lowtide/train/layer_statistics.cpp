@@ -8,12 +8,10 @@
 #include "lowtide/nn/quant_conv2d.h"
 #include "lowtide/nn/quant_linear.h"
 #include "lowtide/nn/row_sums.h"
+#include "lowtide/tasks/setup.h"
 
 namespace lowtide {
 namespace {
-
-// Of no step: its noise is drawn by nobody else, and the layers count their calls anew in the next.
-constexpr std::int64_t kNoStep = -1;
 
 // Whatever the number of threads, as all that is logged.
 torch::Tensor sum_of_squares(const torch::Tensor& x) {
@@ -112,8 +110,8 @@ class LayerObserver final : public ProductObserver {
 // While it lives, the model computes in floats, and nothing that training goes on with can change.
 class OnTheSide {
  public:
-  OnTheSide(torch::nn::Module& model, Execution& execution) : execution_(execution), before_(execution) {
-    for (const torch::Tensor& buffer : model.buffers()) buffers_.emplace_back(buffer, buffer.clone());
+  OnTheSide(torch::nn::Module& model, Execution& execution)
+      : kept_(model), execution_(execution), before_(execution) {
     for (torch::Tensor& parameter : model.parameters()) {
       gradients_.emplace_back(parameter, parameter.grad());
       parameter.mutable_grad() = torch::Tensor();
@@ -125,8 +123,6 @@ class OnTheSide {
   }
 
   ~OnTheSide() {
-    const torch::NoGradGuard no_grad;
-    for (auto& [buffer, value] : buffers_) buffer.copy_(value);
     for (auto& [parameter, gradient] : gradients_) parameter.mutable_grad() = gradient;
     execution_ = before_;
   }
@@ -144,9 +140,10 @@ class OnTheSide {
   }
 
  private:
+  const KeptBuffers kept_;
   Execution& execution_;
   const Execution before_;
-  std::vector<std::pair<torch::Tensor, torch::Tensor>> buffers_, gradients_;
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> gradients_;
 };
 
 // Nothing for a layer of another kind.

@@ -53,6 +53,17 @@ Json to_json(const LayersLine& line) {
   return json;
 }
 
+Json to_json(const ProbeLine& line) {
+  return {{kStepKey, line.step},
+          {kSplitKey, kProbeSplit},
+          {"coarse_bits", line.coarse_bits},
+          {"coarse_loss", line.coarse_loss},
+          {"fine_loss", line.fine_loss},
+          {"bits", line.bits},
+          {"took", line.took},
+          {"seconds", line.seconds}};
+}
+
 bool is_training_key(const std::string& key) {
   static const Json keys = to_json(TrainingLine{});
   return keys.contains(key);

@@ -62,9 +62,22 @@ struct LayersLine {
 // As the split of such a line.
 constexpr const char* kLayersSplit = "layers";
 
+// Of what a closed loop was told after a step, and what it made of it.
+struct ProbeLine {
+  std::int64_t step = 0;
+  int coarse_bits = 0;
+  double coarse_loss = 0, fine_loss = 0;  // at these bits, and at one more
+  int bits = 0;                           // of the next step
+  double took = 0;                        // seconds of the probe
+  double seconds = 0;
+};
+// As the split of such a line.
+constexpr const char* kProbeSplit = "probe";
+
 Json to_json(const TrainingLine& line);
 Json to_json(const EvaluationLine& line);
 Json to_json(const LayersLine& line);
+Json to_json(const ProbeLine& line);
 
 // Whether a line of training has this key whatever its task: any other is the task's metric.
 bool is_training_key(const std::string& key);

@@ -90,6 +90,7 @@ class RunFolder {
   void log(const TrainingLine& line) { append(to_json(line), split_name(Split::kTrain)); }
   void log(const EvaluationLine& line) { append(to_json(line), split_name(line.split)); }
   void log(const LayersLine& line) { append(to_json(line), kLayersSplit); }
+  void log(const ProbeLine& line) { append(to_json(line), kProbeSplit); }
 
   void write_result(const RunResult& result);
   void keep_last_checkpoints(int count) const;

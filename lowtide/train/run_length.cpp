@@ -23,6 +23,8 @@ std::string first_difference(const Recipe& recipe, std::int64_t planned, std::in
   const ScheduleSpec spec = schedule_of(recipe.precision);
   const auto was = make_schedule(spec, planned, rates_of(recipe.training, planned)),
              is = make_schedule(spec, total, rates_of(recipe.training, total));
+  if (was->is_stateful() && spec.budget)
+    return fmt::format("schedule '{}' has planned its budget for {}", to_string(spec), planned);
   const LearningRate rate_was(recipe.training, planned), rate_is(recipe.training, total);
   for (std::int64_t step = 0; step < done; ++step) {
     if (was->at(step) != is->at(step)) {

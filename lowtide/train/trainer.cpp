@@ -19,6 +19,7 @@
 #include "lowtide/io/mapped_file.h"
 #include "lowtide/nn/quant_conv2d.h"
 #include "lowtide/schedule/text.h"
+#include "lowtide/tasks/setup.h"
 #include "lowtide/train/checkpoint.h"
 #include "lowtide/train/layer_statistics.h"
 #include "lowtide/train/signals.h"
@@ -136,6 +137,11 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program, std::shared_p
   if (rate_.is_stateful() && !task_->has(Split::kValid)) {
     throw UserError("lr-schedule is 'plateau', but no items are held out to judge by; set --validation");
   }
+  if (spec_.probes() && !task_->can_probe())
+    throw UserError(fmt::format(
+        "schedule {} asks for the loss of a batch of fixed items, and with --fan-out only a whole graph's is "
+        "known; leave out --fan-out, or choose another schedule",
+        spec_.name));
   for (const Ledger::Layer& layer : task_->layers())
     ledger_.add_layer(layer.name, layer.macs, layer.precision);
   const auto device = task_->model().parameters()[0].device();
@@ -281,12 +287,39 @@ void Trainer::train_one_step() {
   } else {
     ledger_.add(execution.bits, result_.items, result_.macs);
   }
-  if (schedule_->is_stateful()) schedule_->observe(step_, number(loss_));
+  if (schedule_->hears_losses()) schedule_->observe(step_, number(loss_));
   ++sums_.steps;
   sums_.items += result_.items;
   sums_.judged += result_.judged;
   ++step_;
   average_.observe(step_, halted_);
+  if (const auto bits = schedule_->probe_after(step_ - 1)) probe(*bits);
+}
+
+// Of as many items as a batch has, the same each time. All ranks compute, and each hears the same.
+void Trainer::probe(const Probe& bits) {
+  stop_if_not_finite();
+  const Clock::time_point before = Clock::now();
+  const auto loss_at = [&](Bits at) {
+    const MacCounter counter(task_->execution(), ledger_.layers());
+    const Evaluation evaluation = task_->probe(at, task_->items_per_step());
+    std::vector<std::int64_t> macs(counter.macs().size());
+    for (const std::vector<std::int64_t>& of_rank : ranks_->gather(counter.macs())) {
+      for (std::size_t i = 0; i < macs.size(); ++i) macs[i] += of_rank[i];
+    }
+    ledger_.add_probe(at.forward, macs);
+    return evaluation.loss;
+  };
+  const ProbeLosses losses{loss_at(bits.coarse), loss_at(bits.fine)};
+  schedule_->observe_probe(losses);
+  if (writes())
+    run_folder_->log(ProbeLine{.step = step_,
+                               .coarse_bits = bits.coarse.forward,
+                               .coarse_loss = losses.coarse,
+                               .fine_loss = losses.fine,
+                               .bits = schedule_->at(step_).forward,
+                               .took = seconds_between(before, Clock::now()),
+                               .seconds = seconds()});
 }
 
 // All of a step that the device does: a CUDA graph may hold it.
@@ -298,7 +331,7 @@ void Trainer::compute_and_update(double rate) {
   // Elsewhere the host would wait: it asks when it logs. Ranks end together.
   if (halted_.device().is_cpu() || ranks_->size() > 1) stop_if_not_finite();
   optimizer_->step(rate, halted_, graph_ ? graph_->parameters() : nullptr);
-  if (schedule_->is_stateful()) loss_.copy_(result_.loss);
+  if (schedule_->hears_losses()) loss_.copy_(result_.loss);
   sums_.loss += result_.loss;
   if (result_.correct.defined()) sums_.correct += result_.correct;
 }

@@ -61,6 +61,7 @@ class Trainer {
   bool writes() const { return ranks_->is_first(); }
   void train_one_step();
   void compute_and_update(double rate);
+  void probe(const Probe& bits);
   void stop_if_not_finite();
   Totals read_sums() const;
   ProgressLine line_of(const Totals& since, double seconds) const;

@@ -28,7 +28,13 @@ BitPair pair(Bits bits) { return {bits.forward, bits.backward}; }
 class TrainingSchedule {
  public:
   TrainingSchedule(const std::string& line, std::int64_t steps, const Rates& rates)
-      : spec_(parse_schedule(line)), schedule_(make_schedule(spec_, steps, rates)), steps_(steps) {}
+      : spec_(parse_schedule(line)), schedule_(make_schedule(spec_, steps, rates)), steps_(steps) {
+    if (spec_.probes())
+      throw UserError(
+          fmt::format("schedule '{}' asks for losses between steps, which `lowtide train` computes for it; "
+                      "expected another, such as a table of the bits that such a run had",
+                      this->line()));
+  }
 
   std::string line() const { return to_string(spec_); }
   std::int64_t steps() const { return steps_; }

@@ -134,6 +134,23 @@ TEST_F(Program, ASavingIsToldAgainstTheHighestBits) {
   EXPECT_EQ(Json::parse(json.out).at("saving_against"), "fp32");
 }
 
+TEST_F(Program, WhatAClosedLoopWillDoIsToldAsItsPlan) {
+  const Finished drawn =
+      run({"schedule", "price 3:8", "--budget", "0.63", "--every", "50", "--steps", "2000"});
+  ASSERT_EQ(drawn.code, 0) << drawn.error;
+  EXPECT_THAT(drawn.out, testing::HasSubstr("price 3:8 grad=8 every=50 budget=0.63, 2000 steps"));
+  EXPECT_THAT(drawn.error, testing::HasSubstr("note: price decides while it trains; told as it plans to"));
+  const Finished cost =
+      run({"cost", "--recipe", recipe_.string(), "--schedule", "price 3:8 every=5 budget=0.63", "--json"});
+  ASSERT_EQ(cost.code, 0) << cost.error;
+  EXPECT_THAT(cost.error, testing::HasSubstr("note: price decides while it trains"));
+  // 0.63 of 192 of 3072, less 6 probes of 7² + 8² at most and a step's change in 40 steps.
+  EXPECT_NEAR(Json::parse(cost.out).at("relative_cost").get<double>(), (0.63 * 192 - 6 * 113.0 / 40) / 3072,
+              192.0 / 40 / 3072);
+  const Finished climbs = run({"schedule", "progressive 3,4,8"});
+  EXPECT_THAT(climbs.error, testing::HasSubstr("note: progressive decides while it trains; told as if"));
+}
+
 TEST_F(Program, ToldApartAreTheLastAndTheBest) {
   const fs::path out = folder_ / "run";
   const Finished trained = run(train_arguments(out, {"--keep-best"}));

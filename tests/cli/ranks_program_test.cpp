@@ -73,6 +73,7 @@ class RanksProgram : public Program {
     for (Json line : read_jsonl(run.metrics()).lines) {
       line.erase("seconds");
       line.erase("items_per_s");
+      line.erase("took");
       bytes += line.dump() + "\n";
     }
     return bytes + read_run_file(run.result()).at("test").dump();
@@ -119,6 +120,10 @@ class RanksProgram : public Program {
 
 TEST_F(RanksProgram, ImagesHaveTheSameBytesOnAnyNumberOfRanks) {
   for (const char* engine : {"simulated", "integer"}) expect_same_on_ranks(engine, {"2", "4"}, images());
+}
+
+TEST_F(RanksProgram, AClosedLoopDecidesTheSameOnAnyNumberOfRanks) {
+  expect_same_on_several_ranks(images({"--schedule", "price 3:8 every=2 budget=0.63"}));
 }
 
 TEST_F(RanksProgram, SoHaveAveragesAndTheBestEvaluation) {

@@ -36,6 +36,36 @@ TEST(Ledger, ByHand) {
   EXPECT_TRUE(ledger.actual().total() == 1000u * (3 * 45 + 5 * 64) + 100u * 8 * 160 + 10u * 8 * 3072);
 }
 
+// 5 bits are 25 bit operations a MAC, forward alone; of a layer with bits of its own 64 and 1024.
+TEST(Ledger, ProbesAreForwardPassesAndNoSteps) {
+  Ledger ledger = three_layers();
+  ledger.add({4, 8}, 2);
+  const Count before = ledger.paper().total();
+  const Json without = ledger.state();
+  ledger.add_probe(5, {100, 1000, 10});
+  ledger.add_probe(5, {100, 1000, 10});
+  EXPECT_EQ(ledger.items(), 2);
+  EXPECT_TRUE(ledger.macs() == 2 * 1110u);
+  EXPECT_TRUE(ledger.paper().total() == before + 2 * 25 * 1110u);
+  EXPECT_TRUE(ledger.paper_of_probes() == 2 * 25 * 1110u);
+  EXPECT_TRUE(ledger.actual_of_probes() == 2 * (100 * 64 + 1000 * 25 + 10 * 1024u));
+  EXPECT_EQ(ledger.to_json().at("probes").at("paper"), 2 * 25 * 1110);
+  EXPECT_NE(ledger.format_table().find("of probes"), std::string::npos);
+  Ledger restored = three_layers();
+  restored.restore(Json::parse(ledger.state().dump()));
+  EXPECT_EQ(restored.state().dump(), ledger.state().dump());
+  EXPECT_EQ(restored.actual(), ledger.actual());
+  EXPECT_FALSE(without.contains("probes")) << "the bytes of a run without them";
+  restored.restore(without);
+  EXPECT_TRUE(restored.paper_of_probes() == 0u);
+  for (const char* probes : {"3", R"([[5]])", R"([[5,[1,2]]])", R"([[5,[1,2,-3]]])",
+                             R"([[5,[1,2,3]],[5,[1,2,3]]])", R"([[5.5,[1,2,3]]])"}) {
+    Json damaged = without;
+    damaged["probes"] = Json::parse(probes);
+    EXPECT_NE(error_of([&] { ledger.restore(damaged); }).find("damaged"), std::string::npos) << probes;
+  }
+}
+
 TEST(Ledger, AStepInFp32CountsThirtyTwoBitsEverywhere) {
   Ledger ledger = three_layers();
   ledger.add({}, 1);

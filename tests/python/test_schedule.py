@@ -43,6 +43,11 @@ def test_a_closed_loop_goes_on_from_its_state():
         resumed.step(loss=losses(step))
 
 
+def test_price_is_refused_with_the_reason():
+    with pytest.raises(ValueError, match="asks for losses between steps"):
+        lowtide.Schedule("price 3:8 grad=8 budget=0.6", steps=1000)
+
+
 def test_matched_follows_the_rates_it_is_given():
     schedule = lowtide.Schedule("matched 3:8 grad=8 budget=0.6", steps=100, rates=lambda step: 1.0 if step < 50 else 0.01)
     assert schedule.at(0).forward < schedule.at(99).forward

@@ -159,6 +159,7 @@ TEST_F(RunData, SchedulesAsRunsOfBits) {
   EXPECT_EQ(schedule_runs("fp32", 7), (Json{{0, 7}}));
   EXPECT_EQ(schedule_runs("static 8 grad=6", 7), (Json{{8, 7}}));
   EXPECT_TRUE(schedule_runs("progressive 3,4,8 grad=8", 100).is_null()) << "only training knows";
+  EXPECT_TRUE(schedule_runs("price 3:8 every=10 budget=0.6", 100).is_null()) << "likewise";
   EXPECT_TRUE(schedule_runs("someday 3:8", 100).is_null());
 }
 

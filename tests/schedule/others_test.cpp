@@ -102,6 +102,7 @@ TEST(RunLengths, AreThoseOfEveryStep) {
                            "table 8x1 4x998 5x1",
                            "static 8 budget=0.6",
                            "delayed 5% RR 3:8 n=5 grad=(LT 6:8 n=2) budget=0.7 then 32 last=10",
+                           "price 3:8 every=50 budget=0.6",
                            "progressive 3,4,6,8"}) {
     SCOPED_TRACE(line);
     const auto schedule = make_schedule(parse_schedule(line), 1000);

@@ -26,6 +26,8 @@ TEST(ScheduleSpec, CanonicalLinesPrintAsTheyWereRead) {
            "matched 3:8 grad=8 alpha=0.5 budget=0.63 then 32 last=100",
            "delayed 5% at=fp32 deficit 3:8 grad=(table 8x3 6x7) steps=5 then 8 last=0",
            "delayed 10% table 3x1 grad=6",
+           "price 3:8 grad=8 every=100 budget=0.63",
+           "delayed 5% at=fp32 price 2:16 grad=6 every=7 budget=0.4 then fp32 last=5%",
            "progressive 3,4,6,8 grad=8 window=100 threshold=0.01 patience=3",
            "delayed 10% progressive 2,32 grad=6:8 window=1 threshold=1e-09 patience=1",
        }) {
@@ -43,6 +45,7 @@ TEST(ScheduleSpec, FillsInAndMakesCanonical) {
   EXPECT_EQ(to_string(parse_schedule("FP32")), "fp32");
   EXPECT_EQ(to_string(parse_schedule("RR c=0.90")), "RR 3:8 n=8 grad=8");
   EXPECT_EQ(to_string(parse_schedule("TABLE 8x2 grad=6 8x3 4x5")), "table 8x5 4x5 grad=6");
+  EXPECT_EQ(to_string(parse_schedule("PRICE budget=0.5")), "price 3:8 grad=8 every=100 budget=0.5");
   EXPECT_EQ(to_string(parse_schedule("progressive 3,8")),
             "progressive 3,8 grad=8 window=100 threshold=0.01 patience=3");
 }
@@ -86,7 +89,10 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"window from=3", "needs to="}, Mistake{"delayed", "delayed STEPS SCHEDULE"},
         Mistake{"delayed 500", "delayed STEPS SCHEDULE"}, Mistake{"delayed 500 at=8", "no schedule named"},
         Mistake{"delayed many RR", "not a whole number"}, Mistake{"delayed % RR", "not a number"},
-        Mistake{"matched", "needs budget=SHARE"}, Mistake{"RR budget=0", "above 0"},
+        Mistake{"matched", "needs budget=SHARE"}, Mistake{"price", "price needs budget=SHARE"},
+        Mistake{"price every=0 budget=0.5", "at least 2"},
+        Mistake{"price budget=0.5 n=8", "no parameter 'n'"},
+        Mistake{"matched every=5", "matched has no parameter 'every'"}, Mistake{"RR budget=0", "above 0"},
         Mistake{"RR budget=-1", "above 0"}, Mistake{"matched budget=1 alpha=-1", "0 or more"},
         Mistake{"table 8x5 budget=0.5", "table has no parameter 'budget'"},
         Mistake{"progressive 3,8 budget=0.5", "no parameter 'budget'"},

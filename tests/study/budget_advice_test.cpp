@@ -71,6 +71,16 @@ TEST(BudgetAdvice, ConstantUnlessAnotherIsToldToBeBetter) {
       contains(reasons(simple), "no way to spend it that was measured is told to be better than constant"));
 }
 
+TEST(BudgetAdvice, PriceItselfButNotTheBitsThatItHad) {
+  AdviceRequest asked = with_study(
+      {measured(0.63, "price replayed", 0.91, 0.001), measured(0.63, "price shuffled", 0.905, 0.001),
+       measured(0.63, "price", 0.90, 0.01), measured(0.63, "constant", 0.89), measured(1, "static", 0.9)});
+  asked.budget = 0.63 * kStatic;
+  const Advice advice = advise(asked);
+  EXPECT_EQ(to_string(advice.schedule), "price 3:8 grad=8 every=100 budget=0.63");
+  EXPECT_DOUBLE_EQ(advice.relative_cost, *asked.budget) << "probes included";
+}
+
 TEST(BudgetAdvice, AnotherBudgetTakesTheWayOfTheNearest) {
   AdviceRequest asked = with_study({measured(0.4, "constant", 0.85), measured(0.82, "3 then 8", 0.91, 0.001),
                                     measured(0.82, "constant", 0.89), measured(1, "static", 0.9)});

@@ -47,20 +47,59 @@ std::string line_of(const Recipe& recipe) { return to_string(schedule_of(recipe.
 TEST(EqualCost, EveryBudgetIsSpentInEveryWayAndFullCostIsOnce) {
   const std::vector<Member> all = members(completed(budget_study()));
   // c(b) = b² + 16 b is 57, 80, 105, 132, 161 for 3 to 7 bits: of 192 that is 0.297, 0.417, 0.547, 0.688, 0.839. So one
-  // number of low bits meets 0.40, three meet 0.63 and four 0.82, each with the ten, matched, constant and shorter.
-  ASSERT_EQ(all.size(), 3u * (3 * 13 + 1 + 3 + 4 + 1));
+  // number of low bits meets 0.40, three meet 0.63 and four 0.82, each with the ten, matched, three of price, constant and
+  // shorter.
+  ASSERT_EQ(all.size(), 3u * (3 * 16 + 1 + 3 + 4 + 1));
   EXPECT_EQ(all[0].name, "RR-0.4-seed1");
-  EXPECT_EQ(all[13].name, "3-then-8-0.4-seed1");
-  EXPECT_EQ(all[29].setting, "5 then 8 0.63");
-  EXPECT_EQ(all[47].name, "static-seed1");
-  EXPECT_EQ(line_of(all[47].recipe), "static 8 grad=8");
-  EXPECT_EQ(all[48].name, "RR-0.4-seed2");  // seed by seed
-  for (std::size_t i = 0; i < 47; ++i) {
+  EXPECT_EQ(all[11].name, "price-0.4-seed1");
+  EXPECT_EQ(all[16].name, "3-then-8-0.4-seed1");
+  EXPECT_EQ(all[35].setting, "5 then 8 0.63");
+  EXPECT_EQ(all[56].name, "static-seed1");
+  EXPECT_EQ(line_of(all[56].recipe), "static 8 grad=8");
+  EXPECT_EQ(all[57].name, "RR-0.4-seed2");  // seed by seed
+  for (std::size_t i = 0; i < 56; ++i) {
     const double budget = *all[i].budget * kFullCost;
     EXPECT_LE(static_cast<double>(cost_of(all[i].recipe)), budget * (1 + 1e-12)) << all[i].name;
-    // Below it by less than one step at the highest bits.
-    EXPECT_GT(static_cast<double>(cost_of(all[i].recipe)), budget - 192) << all[i].name;
+    // Below it by less than one step at the highest bits; a plan of price also by its 18 probes of 7² + 8² bit operations at
+    // most, and by the whole bits of its first 100 steps.
+    const double planned = all[i].way.starts_with("price") ? 18 * 113 + 100 * 31 : 0;
+    EXPECT_GT(static_cast<double>(cost_of(all[i].recipe)), budget - 192 - planned) << all[i].name;
   }
+}
+
+TEST(EqualCost, PriceComesWithItsBitsShuffledAndReplayed) {
+  Study study = completed(budget_study({"price"}, {0.63}));
+  study.recipe.training.seed = 5;
+  const std::vector<Member> all = members(study);
+  ASSERT_EQ(all.size(), 3u * 4);
+  EXPECT_EQ(line_of(all[0].recipe), "price 3:8 grad=8 every=100 budget=0.63");
+  EXPECT_FALSE(all[0].bits_of);
+  EXPECT_EQ(all[1].name, "price-shuffled-0.63-seed5");
+  EXPECT_EQ(all[1].bits_of->member, all[0].name);
+  EXPECT_TRUE(all[1].bits_of->shuffled);
+  EXPECT_EQ(all[2].name, "price-replayed-0.63-seed5");
+  EXPECT_FALSE(all[2].bits_of->shuffled);
+  const auto source = [&](std::size_t i) { return all[i].bits_of->member; };
+  EXPECT_EQ((std::vector{source(2), source(6), source(10)}),
+            (std::vector<std::string>{"price-0.63-seed6", "price-0.63-seed5", "price-0.63-seed6"}));
+  study.seeds = 1;
+  EXPECT_EQ(members(study).size(), 3u) << "there is no other seed to replay";
+  const auto line_over = [&](std::int64_t steps) {
+    study.recipe.training.steps = steps;
+    return line_of(members(study)[0].recipe);
+  };
+  EXPECT_EQ(line_over(64000), "price 3:8 grad=8 every=100 budget=0.63");
+  EXPECT_EQ(line_over(1000), "price 3:8 grad=8 every=50 budget=0.63");
+  EXPECT_EQ(line_over(200), "price 3:8 grad=8 every=25 budget=0.63");
+  EXPECT_EQ(line_over(60), "price 3:8 grad=8 every=15 budget=0.63");
+}
+
+TEST(EqualCost, AScriptHasNoPrice) {
+  Study study = budget_study({}, {0.63});
+  study.command = "train {schedule} {seed} {out} {steps}";
+  EXPECT_EQ(completed(study).schedules.size(), 14u);
+  study.schedules = {"price"};
+  EXPECT_TRUE(contains(error_of_study(study), "price runs in `lowtide train` alone"));
 }
 
 TEST(EqualCost, TwoPhasesAreLowFirst) {

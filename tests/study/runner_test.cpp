@@ -53,6 +53,38 @@ class Runner : public testing::Test {
   std::string said_;
 };
 
+// Its metrics tell no bits, which the member that has them says; one that fails leaves the others nothing.
+TEST_F(Runner, MembersWithTheBitsOfOthersWaitForThem) {
+  std::vector<Member> members;
+  for (const char* name : {"replay", "early", "shuffle", "late-source", "fails-source", "of-none"})
+    members.push_back(fake_member(name));
+  members[3].name = "source";
+  members[0].bits_of = BitsOf{"source", false};
+  members[2].bits_of = BitsOf{"source", true};
+  members[5].bits_of = BitsOf{"fails-source", false};
+  write_atomically(
+      elsewhere_ / "bits",
+      std::string_view("{\"step\":30,\"bits\":5,\"seconds\":1}\n{\"step\":40,\"bits\":8,\"seconds\":1}\n"));
+  std::ofstream(elsewhere_ / "with_bits")
+      << "#!/bin/sh\n"
+      << trainer_.string() << " \"$@\"\ncode=$?\n"
+      << "[ -f \"$5/result.json\" ] && cp " << (elsewhere_ / "bits").string()
+      << " \"$5/metrics.jsonl\"\nexit $code\n";
+  fs::permissions(elsewhere_ / "with_bits", fs::perms::owner_all);
+  const RunnerEnd end =
+      run_members(members, folder_.path(), {.program = elsewhere_ / "with_bits", .jobs = 2});
+  ASSERT_EQ(end.failed.size(), 2u);
+  EXPECT_EQ(end.failed[1].name, "of-none");
+  EXPECT_TRUE(contains(end.failed[1].reason, "the bits of fails-source, which has no result yet"));
+  const std::string calls = text("calls");
+  EXPECT_LT(calls.find("source "), calls.find("replay "));
+  EXPECT_LT(calls.find("source "), calls.find("shuffle "));
+  EXPECT_TRUE(contains(text("replay/recipe.toml"), "table 5x30 8x10 grad=8"));
+  EXPECT_TRUE(contains(text("replay/recipe.toml"), "eval-bits = 8"));
+  EXPECT_FALSE(contains(text("shuffle/recipe.toml"), "table 5x30 8x10 grad=8"));
+  EXPECT_TRUE(contains(text("shuffle/recipe.toml"), "schedule = \"table "));
+}
+
 TEST_F(Runner, TrainsEveryMemberOnce) {
   EXPECT_TRUE(run({"a", "b"}).failed.empty());
   EXPECT_EQ(text("calls"),

@@ -6,6 +6,7 @@
 #include "lowtide/io/file.h"
 #include "lowtide/tasks/task.h"
 #include "tests/io/scratch.h"
+#include "tests/train/closed_loop.h"
 #include "tests/train/kept_best.h"
 #include "tests/train/resumed.h"
 
@@ -70,6 +71,16 @@ class EntailmentTask : public testing::Test {
   const ScratchFolder folder_;
   Recipe recipe_;
 };
+
+TEST_F(EntailmentTask, AClosedLoopProbesASampleOfIt) {
+  const auto task = make_task(recipe_);
+  const Evaluation some = task->evaluate_sample(Split::kTrain, {8, 8}, 16);
+  EXPECT_EQ(some.items, 16);
+  EXPECT_EQ(task->evaluate_sample(Split::kTrain, {8, 8}, 16).loss, some.loss);
+  EXPECT_EQ(task->evaluate_sample(Split::kTrain, {8, 8}, 1000).loss,
+            task->evaluate(Split::kTrain, {8, 8}).loss);
+  expect_loop_trains_as_its_table(recipe_, "price 4:8 every=3 budget=0.7", folder_.path());
+}
 
 TEST_F(EntailmentTask, ResumesExactly) {
   // An epoch has seven batches, the last of them smaller.

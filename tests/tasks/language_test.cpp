@@ -7,6 +7,7 @@
 #include "lowtide/tasks/task.h"
 #include "lowtide/train/trainer.h"
 #include "tests/io/scratch.h"
+#include "tests/train/closed_loop.h"
 #include "tests/train/kept_best.h"
 #include "tests/train/resumed.h"
 
@@ -58,6 +59,10 @@ class LanguageModels : public testing::Test {
   const ScratchFolder folder_;
   Recipe recipe_;
 };
+
+TEST_F(LanguageModels, AClosedLoopProbesThem) {
+  expect_loop_trains_as_its_table(recipe_, "price 3:8 every=3 budget=0.63", folder_.path());
+}
 
 TEST_F(LanguageModels, ResumeExactlyWithWhatIsCarried) {
   // An epoch has 13 windows, the last of them shorter: the middle of a pass, its end, a fall of the rate.

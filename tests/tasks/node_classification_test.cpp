@@ -4,6 +4,7 @@
 #include "lowtide/tasks/task.h"
 #include "tests/io/scratch.h"
 #include "tests/tasks/small_papers.h"
+#include "tests/train/closed_loop.h"
 #include "tests/train/resumed.h"
 
 namespace lowtide {
@@ -25,6 +26,13 @@ class Nodes : public testing::TestWithParam<Variant> {
   const ScratchFolder folder_;
   Recipe recipe_;
 };
+
+TEST_P(Nodes, AClosedLoopProbesAWholeGraphAndNoSamples) {
+  const std::string line = "price 3:8 every=5 budget=0.63";
+  if (recipe_.data.fan_out.empty()) return expect_loop_trains_as_its_table(recipe_, line, folder_.path());
+  recipe_.precision.schedule = line;
+  EXPECT_TRUE(contains(user_error([&] { train(recipe_, folder_ / "run"); }), "leave out --fan-out"));
+}
 
 TEST_P(Nodes, ResumedRunsEqualTheUninterruptedOne) {
   expect_resumes_exactly(recipe_, folder_.path(), {1, 17, 39});

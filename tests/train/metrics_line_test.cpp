@@ -54,6 +54,18 @@ TEST(MetricsLine, OfLayersHasWhatIsKnownOfEach) {
             R"("conv1.clipped":0.25,"conv1.sensitivity":2.0,"fc.sensitivity":0.5})");
 }
 
+TEST(MetricsLine, OfAProbeHasBothLossesAndWhatCameOfThem) {
+  const ProbeLine line{.step = 100,
+                       .coarse_bits = 5,
+                       .coarse_loss = 0.75,
+                       .fine_loss = 0.5,
+                       .bits = 6,
+                       .took = 0.25,
+                       .seconds = 10};
+  EXPECT_EQ(to_json(line).dump(), R"({"step":100,"split":"probe","coarse_bits":5,"coarse_loss":0.75,)"
+                                  R"("fine_loss":0.5,"bits":6,"took":0.25,"seconds":10.0})");
+}
+
 TEST(MetricsLine, TheMetricIsTheKeyThatNotAllTasksHave) {
   for (const char* key : {"step", "loss", "lr", "bits", "grad_bits", "relative_cost", "gbitops_paper",
                           "gbitops_actual", "items_per_s", "seconds"})

@@ -62,6 +62,11 @@ INSTANTIATE_TEST_SUITE_P(
                               r.precision.schedule =
                                   "progressive 3,4,6,8 grad=8 window=4 threshold=0.2 patience=1";
                             }},
+                    Variant{"price",
+                            [](Recipe& r) {
+                              r.precision.schedule = "price 3:8 grad=8 every=4 budget=0.63";
+                              r.training.lr_schedule = "cosine";
+                            }},
                     Variant{"fp32", [](Recipe& r) { r.precision.schedule = "fp32"; }}),
     [](const auto& instance) { return instance.param.name; });
 

@@ -64,6 +64,8 @@ TEST(RunLength, AScheduleThatListensMustHaveHeardTheSame) {
   // At the same bits, but it began to listen after 25 steps, or after 50.
   EXPECT_TRUE(contains(refusal(with("delayed 25% at=3 progressive 3,4,8 patience=2", "constant")),
                        "a delay of 50, not 25"));
+  EXPECT_TRUE(
+      contains(refusal(with("price 3:8 every=20 budget=0.7", "constant")), "planned its budget for 100"));
 }
 
 TEST(RunLength, AveragesAreOfTheSameSteps) {

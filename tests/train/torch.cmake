@@ -1,5 +1,7 @@
 target_sources(torch_tests PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/checkpoint_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/closed_loop.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/closed_loop_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/detection_run_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/keep_best_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/kept_best.cpp

@@ -1,0 +1,66 @@
+#include "lowtide/study/loop_bits.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+
+#include "tests/io/scratch.h"
+
+namespace lowtide {
+namespace {
+
+BitTable table_of(const std::vector<TableRun>& runs) {
+  BitTable table;
+  for (const TableRun& run : runs) table.append(run);
+  return table;
+}
+
+std::map<int, std::int64_t> steps_by_bits(const BitTable& table) {
+  std::map<int, std::int64_t> steps;
+  for (const TableRun& run : table.runs()) steps[run.bits] += run.steps;
+  return steps;
+}
+
+class LoggedBits : public testing::Test {
+ protected:
+  void write(const std::string& lines) const { std::ofstream(run_.metrics()) << lines; }
+
+  const ScratchFolder folder_;
+  const RunPaths run_{folder_.path()};
+};
+
+TEST_F(LoggedBits, AreThoseOfTheLinesOfTraining) {
+  write(R"({"step":10,"bits":5,"loss":1,"seconds":1}
+{"step":10,"split":"probe","bits":7,"coarse_bits":5,"seconds":1}
+{"step":30,"bits":4,"loss":1,"seconds":2}
+{"step":30,"split":"valid","bits":8,"loss":1,"seconds":2}
+{"step":31,"bits":4,"loss":1,"seconds":2}
+{"step":40,"bits":8,"loss":1,"seconds":3}
+)");
+  EXPECT_EQ(to_string(logged_bits(run_, 40)), "5x10 4x21 8x9");
+}
+
+TEST_F(LoggedBits, OfARunThatIsNotWholeAreRefused) {
+  write(R"({"step":10,"bits":5,"loss":1,"seconds":1}
+)");
+  EXPECT_TRUE(contains(user_error([&] { logged_bits(run_, 40); }), "the bits of 10 steps, not of 40"));
+  write(R"({"step":40,"bits":0,"loss":1,"seconds":1}
+)");
+  EXPECT_TRUE(contains(user_error([&] { logged_bits(run_, 40); }), "not a number of bits"));
+}
+
+TEST(ShuffledBits, AreTheSameInAnotherOrder) {
+  const BitTable bits = table_of({{3, 500}, {5, 1200}, {8, 300}});
+  const BitTable one = shuffled(bits, 1), again = shuffled(bits, 1), other = shuffled(bits, 2);
+  EXPECT_EQ(one, again);
+  EXPECT_NE(one, other);
+  EXPECT_EQ(steps_by_bits(one), steps_by_bits(bits));
+  EXPECT_EQ(steps_by_bits(other), steps_by_bits(bits));
+  // Of 2000 steps in any order some 2000 · (1 - 0.25² - 0.6² - 0.15²) differ from the one before: 1110, within 5 deviations.
+  EXPECT_NEAR(static_cast<double>(one.runs().size()), 1110, 5 * 22);
+  EXPECT_EQ(shuffled(table_of({{4, 7}}), 1), table_of({{4, 7}}));
+}
+
+}  // namespace
+}  // namespace lowtide
