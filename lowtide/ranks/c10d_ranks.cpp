@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -13,6 +15,7 @@
 #include <utility>
 
 #include "lowtide/ranks/c10d.h"
+#include "lowtide/ranks/heartbeat.h"
 
 namespace lowtide {
 namespace {
@@ -84,7 +87,9 @@ class Group final : public C10dRanks {
       : environment_(environment),
         device_(on_cuda ? torch::kCUDA : torch::kCPU),
         store_(std::move(store)),
-        group_(on_cuda ? make_nccl_group(store_, environment) : make_gloo_group(store_, environment)) {}
+        group_(on_cuda ? make_nccl_group(store_, environment) : make_gloo_group(store_, environment)) {
+    start_heartbeat();
+  }
 
   int rank() const override { return environment_.rank; }
   int size() const override { return environment_.size; }
@@ -129,6 +134,7 @@ class Group final : public C10dRanks {
     }
   }
 
+  void start_heartbeat();
   RankFailure failure_of_others();
   std::vector<int> missing_ranks();
 
@@ -136,7 +142,39 @@ class Group final : public C10dRanks {
   torch::Device device_;
   C10dStore store_;
   c10::intrusive_ptr<C10dGroup> group_;
+  Heartbeat heartbeat_;
 };
+
+// Nothing wakes a thread that waits for a rank which is stopped or cut off: its connections are open. So the process ends here.
+void end_without(const LostRanks& lost) {
+  if (lost.tells) {
+    std::fputs(
+        fmt::format(
+            "lowtide: rank {} has shown no life for {} s: it is stopped, or its machine is down or cut "
+            "off; the last checkpoint is whole\n",
+            fmt::join(lost.ranks, ", "), HeartbeatOptions().expiry.count() / 1000)
+            .c_str(),
+        stderr);
+  }
+  std::_Exit(1);
+}
+
+void Group::start_heartbeat() {
+  // Rank 0's clock tells groups apart that have had one port, one after the other.
+  const auto all =
+      gather(std::vector<std::int64_t>{heartbeat_.port(), environment_.local_rank,
+                                       std::chrono::steady_clock::now().time_since_epoch().count()});
+  HeartbeatPlace place{.rank = rank(),
+                       .size = size(),
+                       .address = environment_.is_local() ? "127.0.0.1" : environment_.address,
+                       .port = static_cast<int>(all[0][0]),
+                       .token = all[0][2]};
+  // On another machine than rank 0, if there is one: it may be the machine that is lost.
+  const auto other =
+      std::find_if(all.begin() + 1, all.end(), [](const auto& of_rank) { return of_rank[1] == 0; });
+  if (other != all.end()) place.deputy = static_cast<int>(other - all.begin());
+  heartbeat_.start(place, end_without);
+}
 
 // The ranks that do not answer in time. Those that do have been told so by their connections.
 std::vector<int> Group::missing_ranks() {

@@ -385,6 +385,39 @@ TEST_F(LongRun, OfRanksStartedElsewhereNamesTheOneThatIsGone) {
             "lowtide: rank 1 is gone: it was killed, or its machine is down; the last checkpoint is whole\n");
 }
 
+// Its connections stay open: only its silence tells.
+TEST_F(LongRun, OfWhichARankIsStoppedEndsWithinSeconds) {
+  Process process(folder_.path(), flags("100000", {"--ranks", "2", "--out", out_.string()}));
+  wait_for_metrics({out_});
+  kill(children_of(process.pid()).at(1), SIGSTOP);
+  const Finished finished = process.wait();
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_EQ(
+      finished.error,
+      "lowtide: rank 1 has shown no life for 10 s: it is stopped, or its machine is down or cut off; the "
+      "last checkpoint is whole\n");
+  const Finished evaluated = run({"eval", out_.string()});
+  EXPECT_EQ(evaluated.code, 0) << evaluated.error;
+}
+
+TEST_F(LongRun, OfRanksStartedElsewhereTellsOfAFirstOneThatIsStopped) {
+  std::vector<Process> ranks = started_ranks(flags("100000", {"--out", out_.string()}), some_port(5), 4);
+  wait_for_metrics({out_});
+  ranks[0].send(SIGSTOP);
+  std::string told;
+  for (const std::size_t rank : {1, 2, 3}) {
+    const Finished finished = ranks[rank].wait();
+    EXPECT_EQ(finished.code, 1);
+    told += finished.error;
+  }
+  EXPECT_EQ(
+      told,
+      "lowtide: rank 0 has shown no life for 10 s: it is stopped, or its machine is down or cut off; the "
+      "last checkpoint is whole\n");
+  ranks[0].send(SIGKILL);
+  ranks[0].wait();
+}
+
 TEST_F(LongRun, StopsAtOneStepWhenAnyRankIsAskedTo) {
   constexpr const char* kSteps = "80";
   Process process(folder_.path(), flags(kSteps, {"--ranks", "2", "--out", out_.string()}));
