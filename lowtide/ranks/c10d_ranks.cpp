@@ -16,6 +16,7 @@
 
 #include "lowtide/ranks/c10d.h"
 #include "lowtide/ranks/heartbeat.h"
+#include "lowtide/ranks/rendezvous.h"
 
 namespace lowtide {
 namespace {
@@ -226,6 +227,7 @@ bool Group::is_first_to_fail() {
 std::shared_ptr<C10dRanks> C10dRanks::join(const RankEnvironment& environment, const std::string& device,
                                            const std::string& problem) {
   const bool on_cuda = device == "cuda";
+  check_rendezvous(environment);
   C10dStore store = make_store(environment);
   expect_no_problem(store, environment, problem);
   if (on_cuda) {

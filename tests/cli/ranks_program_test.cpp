@@ -1,9 +1,12 @@
 // One run by several processes: the same bytes whatever their number, and what happens when one of them fails.
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <cstdlib>
 
+#include "lowtide/io/file.h"
 #include "lowtide/io/jsonl.h"
 #include "tests/cli/program.h"
 
@@ -314,6 +317,23 @@ TEST_F(RanksProgram, WrongVariablesAreNamed) {
   const auto set = [](const char* name, const char* value) { return [=] { setenv(name, value, 1); }; };
   expect_mistake(flags, "WORLD_SIZE is not set, though others of torchrun's variables are", set("RANK", "1"));
   expect_mistake(flags, "RANK is '5'; expected a number from 0 to 1", as_rank(5, 2, some_port(1)));
+  expect_mistake(flags, "rank 1 knows no address of 'no.such.machine.invalid', where rank 0 is said to be",
+                 [] {
+                   as_rank(1, 2, some_port(1))();
+                   setenv("MASTER_ADDR", "no.such.machine.invalid", 1);
+                 });
+}
+
+TEST_F(RanksProgram, APortThatIsTakenIsNamed) {
+  const FileDescriptor server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(listen(server.number(), 1), 0);  // at a port that is free
+  sockaddr_in address{};
+  socklen_t size = sizeof(address);
+  getsockname(server.number(), reinterpret_cast<sockaddr*>(&address), &size);
+  const int port = ntohs(address.sin_port);
+  expect_mistake(images({"--out", (folder_ / "run").string()}),
+                 fmt::format("rank 0 cannot wait for the others at port {}, which another process has", port),
+                 as_rank(0, 2, port));
 }
 
 TEST_F(RanksProgram, WhatOneRankCannotDoIsToldOnce) {
