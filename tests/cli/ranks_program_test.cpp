@@ -295,21 +295,43 @@ TEST_F(RanksProgram, TheUsualVariablesStartARank) {
   EXPECT_EQ(file_bytes(folder_ / "rank1/stdout"), "");  // rank 0 alone speaks
 }
 
-TEST_F(RanksProgram, NoticesThatTheyDoNotSeeOneFileSystem) {
-  const RunPaths here{folder_ / "here"}, there{folder_ / "there"};
-  trained(images({"--checkpoint-every", "3"}), "here", {});
-  fs::remove(here.result());
-  fs::copy(here.folder, there.folder, fs::copy_options::recursive);
-  fs::remove(there.checkpoint(9));
-  fs::create_directories(folder_ / "rank1");
-  Process second(folder_ / "rank1", {"train", "--resume", there.folder.string()},
-                 as_rank(1, 2, some_port(4)));
-  const Finished first = run({"train", "--resume", here.folder.string()}, as_rank(0, 2, some_port(4)));
-  const std::string told = first.error + second.wait().error;
-  EXPECT_NE(first.code, 0);
-  EXPECT_NE(told.find("rank 1 sees no "), std::string::npos) << told;
-  EXPECT_NE(told.find("ranks need a file system that all of them see"), std::string::npos) << told;
-  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+// A run that two ranks see under two names, and one of them not as the other.
+class RanksApart : public RanksProgram {
+ protected:
+  RanksApart() {
+    trained(images({"--checkpoint-every", "3"}), "here", {});
+    fs::copy(here_.folder, there_.folder, fs::copy_options::recursive);
+  }
+
+  void expect_noticed(const std::string& what, int port) {
+    fs::create_directories(folder_ / "rank1");
+    Process second(folder_ / "rank1", {"train", "--resume", there_.folder.string()}, as_rank(1, 2, port));
+    const Finished first = run({"train", "--resume", here_.folder.string()}, as_rank(0, 2, port));
+    const std::string told = first.error + second.wait().error;
+    EXPECT_NE(first.code, 0);
+    EXPECT_NE(told.find(what), std::string::npos) << told;
+    EXPECT_NE(told.find("ranks need a file system that all of them see"), std::string::npos) << told;
+    EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+  }
+
+  const RunPaths here_{folder_ / "here"}, there_{folder_ / "there"};
+};
+
+TEST_F(RanksApart, NoticeACheckpointThatOneDoesNotSee) {
+  for (const RunPaths& run : {here_, there_}) fs::remove(run.result());
+  fs::remove(there_.checkpoint(9));
+  expect_noticed("rank 1 sees no ", some_port(4));
+}
+
+TEST_F(RanksApart, NoticeAnEndThatOneDoesNotSee) {
+  fs::remove(there_.result());
+  expect_noticed("rank 0 sees a finished run, rank 1 a run that is not finished", some_port(6));
+}
+
+TEST_F(RanksApart, NoticeARunThatOneDoesNotSee) {
+  fs::remove(here_.result());
+  fs::remove_all(there_.folder);
+  expect_noticed("there holds no run to resume", some_port(7));
 }
 
 TEST_F(RanksProgram, WrongVariablesAreNamed) {
