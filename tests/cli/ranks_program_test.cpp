@@ -9,6 +9,7 @@
 #include "lowtide/io/file.h"
 #include "lowtide/io/jsonl.h"
 #include "tests/cli/program.h"
+#include "tests/data/detection/small_voc.h"
 
 namespace lowtide {
 namespace {
@@ -214,6 +215,17 @@ TEST_F(RanksProgram, EntailmentWithBatchesSmallerThanTheShards) {
                                 "2",
                                 "--shards",
                                 "4"});
+}
+
+TEST_F(RanksProgram, DetectionOfObjects) {
+  write_small_voc(folder_ / "voc");
+  const std::string dir = (folder_ / "voc").string();
+  const Flags flags{
+      "train",   "--data",   "voc",        "--data-dir", dir,       "--train-set", "train:4",  "--test-set",
+      "train:4", "--resize", "40",         "--max-size", "64",      "--flip",      "--model",  "retinanet18",
+      "--bits",  "5:8",      "--cycles",   "2",          "--steps", "2",           "--batch",  "2",
+      "--lr",    "0.001",    "--momentum", "0",          "--clip",  "0.1",         "--shards", "2"};
+  expect_same_on_ranks("integer", {"2"}, flags);
 }
 
 TEST_F(RanksProgram, NodesWithNeighboursThatAreDrawn) {
