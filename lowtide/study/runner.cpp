@@ -190,7 +190,7 @@ class Runner {
 
   // Of one that a signal ended. The kernel ends a process for want of memory by SIGKILL, as others may too.
   std::string death_of(const Slot& slot, int signal) const {
-    const std::string killed = fmt::format("killed by {}", signal_name(signal));
+    std::string killed = fmt::format("killed by {}", signal_name(signal));
     if (signal != SIGKILL || out_of_memory_kills(options_.vmstat) == slot.memory_kills) return killed;
     return killed +
            ", out of memory: the kernel ended a process for want of it; fewer --jobs or a smaller "
