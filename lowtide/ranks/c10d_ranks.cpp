@@ -25,7 +25,8 @@ using std::chrono::milliseconds;
 
 // Longer than a live rank takes to see that a connection broke, short for who waits.
 constexpr milliseconds kRollCall{3000};
-constexpr const char *kFailures = "failures", *kPresent = "present", *kProblem = "problem";
+constexpr const char *kFailures = "failures", *kPresent = "present", *kProblem = "problem",
+                     *kAddress = "address";
 
 std::string name_of(const char* what, int rank) { return fmt::format("{}/{}", what, rank); }
 
@@ -82,13 +83,39 @@ void expect_no_problem(const C10dStore& store, const RankEnvironment& environmen
   }
 }
 
+// Rank 0's address, as another rank knows it where this one's is of use on its machine alone: Debian has a machine's own name stand
+// for 127.0.1.1, and others would be told to find the ranks of rank 0's machine there.
+std::string address_of_first(const C10dStore& store, const RankEnvironment& environment) {
+  const std::string mine = numeric_address(environment.address);
+  set_text(store, name_of(kAddress, environment.rank), mine);
+  if (!is_loopback(mine)) return mine;
+  for (int rank = 0; rank < environment.size; ++rank) {
+    if (const std::string its = get_text(store, name_of(kAddress, rank)); !is_loopback(its)) return its;
+  }
+  return mine;
+}
+
+c10::intrusive_ptr<C10dGroup> make_group(const C10dStore& store, const RankEnvironment& environment,
+                                         bool on_cuda) {
+  try {
+    return on_cuda ? make_nccl_group(store, environment) : make_gloo_group(store, environment);
+  } catch (const UserError&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    throw UserError(fmt::format("rank {} cannot connect to the others: {}{}", environment.rank,
+                                text.substr(0, text.find('\n')),
+                                on_cuda ? "" : "; GLOO_SOCKET_IFNAME names the network interface to use"));
+  }
+}
+
 class Group final : public C10dRanks {
  public:
   Group(const RankEnvironment& environment, C10dStore store, bool on_cuda)
       : environment_(environment),
         device_(on_cuda ? torch::kCUDA : torch::kCPU),
         store_(std::move(store)),
-        group_(on_cuda ? make_nccl_group(store_, environment) : make_gloo_group(store_, environment)) {
+        group_(make_group(store_, environment, on_cuda)) {
     start_heartbeat();
   }
 
@@ -224,12 +251,13 @@ bool Group::is_first_to_fail() {
 
 }  // namespace
 
-std::shared_ptr<C10dRanks> C10dRanks::join(const RankEnvironment& environment, const std::string& device,
+std::shared_ptr<C10dRanks> C10dRanks::join(RankEnvironment environment, const std::string& device,
                                            const std::string& problem) {
   const bool on_cuda = device == "cuda";
   check_rendezvous(environment);
   C10dStore store = make_store(environment);
   expect_no_problem(store, environment, problem);
+  if (!environment.is_local()) environment.address = address_of_first(store, environment);
   if (on_cuda) {
     c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA)
         .setDevice(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(environment.local_rank)));

@@ -124,10 +124,16 @@ class Heartbeat::Loop {
       send_to_all(Kind::kAlive);
       if (!listen()) return;
       if (const LostRanks lost = find_lost(); !lost.ranks.empty()) {
-        if (place_.rank == 0) send_to_all(Kind::kLost);
+        if (place_.rank == 0) dismiss_others();
         return lost_(lost);
       }
     }
+  }
+
+  // Before this one ends: or they would tell people that it is gone.
+  void dismiss_others() const {
+    send_to_all(Kind::kLost);
+    std::this_thread::sleep_for(options_.beat / 4);
   }
 
   void send(const Address& to, Kind kind) const {
@@ -173,7 +179,7 @@ class Heartbeat::Loop {
     }
   }
 
-  // With the first that is silent for too long, those that will be by the next beat: ranks of one machine go together.
+  // With the first that is silent for too long, those that are for half as long: ranks of one machine go together.
   LostRanks find_lost() {
     const auto limit = static_cast<int>(options_.expiry / options_.beat);
     LostRanks lost{.tells = place_.rank == 0 || place_.rank == place_.deputy};
@@ -181,7 +187,7 @@ class Heartbeat::Loop {
     for (auto& [rank, peer] : peers_) {
       if (!peer.silent) continue;
       too_long = ++*peer.silent > limit || too_long;
-      if (*peer.silent >= limit) lost.ranks.push_back(rank);
+      if (2 * *peer.silent >= limit) lost.ranks.push_back(rank);
     }
     return too_long ? lost : LostRanks{};
   }

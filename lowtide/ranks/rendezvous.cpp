@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 
 #include "lowtide/base/error.h"
@@ -39,6 +40,19 @@ void expect_free(int port) {
 }
 
 }  // namespace
+
+std::string numeric_address(const std::string& host) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_DGRAM;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return host;
+  std::array<char, NI_MAXHOST> text{};
+  const int error =
+      getnameinfo(found->ai_addr, found->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  freeaddrinfo(found);
+  return error == 0 ? text.data() : host;
+}
+
+bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
 void check_rendezvous(const RankEnvironment& environment) {
   if (environment.is_local()) return;
