@@ -181,8 +181,8 @@ int member_command(int argc, char** argv) {
     return print_line(fmt::format("{} is done already", all[only].name)), 0;
   const RunnerEnd end =
       run_members(all, folder, {.threads = study.recipe.running.threads, .say = print_line, .only = only});
-  if (end.signal != 0) return 128 + end.signal;
   if (!end.failed.empty()) throw UserError(fmt::format("{}: {}", all[only].name, end.failed[0].reason));
+  if (end.signal != 0) return 128 + end.signal;
   if (!end.elsewhere.empty()) {
     throw UserError(fmt::format("{} is trained elsewhere already, by {}; stop that one first", all[only].name,
                                 end.elsewhere[0].writer));

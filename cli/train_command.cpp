@@ -117,6 +117,8 @@ int tell_finished(const RunPaths& paths) {
   return 0;
 }
 
+constexpr const char* kSharedFiles = "ranks need a file system that all of them see";
+
 // What is trained, and whether that was done before.
 struct Job {
   TrainArguments arguments;
@@ -141,7 +143,10 @@ Job prepare(TrainArguments arguments, int argc, char** argv, const std::optional
     if (begun) check_same(paths, stored, arguments.recipe);
     same_length = stored.training.same_length(arguments.recipe.training);
   } else if (arguments.resume && !has_recipe) {
-    throw UserError(fmt::format("{} holds no run to resume", paths.folder.string()));
+    // Of another rank than the first it is told where that one found a run.
+    const bool is_other = launched && launched->rank > 0;
+    throw UserError(fmt::format("{} holds no run to resume{}", paths.folder.string(),
+                                is_other ? "; " + std::string(kSharedFiles) : ""));
   }
   if (launched) {
     std::int64_t& ranks = arguments.recipe.running.ranks;
@@ -166,12 +171,25 @@ int train(const Job& job, const std::shared_ptr<Ranks>& ranks) {
   return 0;
 }
 
+// UserError where the ranks do not see the same.
+bool is_finished_on_all(const Job& job, Ranks& ranks) {
+  const auto finished = ranks.gather(std::vector<std::int64_t>{job.is_finished ? 1 : 0});
+  const auto other =
+      std::find_if(finished.begin(), finished.end(), [&](auto& of) { return of != finished[0]; });
+  if (other == finished.end()) return job.is_finished;
+  const char* seen[]{"a run that is not finished", "a finished run"};
+  throw UserError(fmt::format("in {} rank 0 sees {}, rank {} {}; {}", job.paths.folder.string(),
+                              seen[finished[0][0]], other - finished.begin(), seen[(*other)[0]],
+                              kSharedFiles));
+}
+
 // One of the ranks tells of a failure; the others end without a word.
 int train_as_rank(const Job& job, const RankEnvironment& mine, const std::string& problem) {
   constexpr int kFailed = 1;
   std::shared_ptr<C10dRanks> ranks;
   try {
     ranks = C10dRanks::join(mine, job.arguments.recipe.running.device, problem);
+    if (is_finished_on_all(job, *ranks)) return ranks->is_first() ? tell_finished(job.paths) : 0;
     return train(job, ranks);
   } catch (const RankFailure& failure) {
     if (failure.tells()) std::fputs(fmt::format("lowtide: {}\n", failure.what()).c_str(), stderr);
@@ -209,7 +227,6 @@ int train_launched(const TrainArguments& arguments, int argc, char** argv, const
   } catch (const UserError& error) {
     problem = error.what();
   }
-  if (problem.empty() && job.is_finished) return mine.rank == 0 ? tell_finished(job.paths) : 0;
   prepare_torch(job.arguments.recipe.running.threads);
   return train_as_rank(job, mine, problem);
 }

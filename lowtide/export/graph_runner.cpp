@@ -105,11 +105,13 @@ at::Tensor reshape(const OnnxNode&, const Tensors& in) {
   return in[0].reshape(shape);
 }
 
-// Of x from the first inputs' starts to their ends, along their axes.
+// Of x from the first inputs' starts to their ends, along their axes. A step of -1 is written for whole dimensions alone.
 at::Tensor slice(const OnnxNode&, const Tensors& in) {
   const Sizes starts = numbers_of(in[1]), ends = numbers_of(in[2]), axes = numbers_of(in[3]);
+  const Sizes steps = in.size() > 4 ? numbers_of(in[4]) : Sizes(axes.size(), 1);
   at::Tensor y = in[0];
-  for (std::size_t i = 0; i < axes.size(); ++i) y = y.slice(axes[i], starts[i], ends[i]);
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    y = steps[i] == -1 ? y.flip(axes[i]) : y.slice(axes[i], starts[i], ends[i]);
   return y;
 }
 
@@ -169,6 +171,7 @@ const std::map<std::string, Operator>& operators() {
       {"Div", plain([](const Tensors& in) { return in[0] / in[1]; })},
       {"Max", plain([](const Tensors& in) { return at::maximum(in[0], in[1]); })},
       {"Equal", plain([](const Tensors& in) { return in[0].eq(in[1]); })},
+      {"Not", plain([](const Tensors& in) { return in[0].logical_not(); })},
       {"Where", plain([](const Tensors& in) { return at::where(in[0], in[1], in[2]); })},
       {"MatMul", plain([](const Tensors& in) { return at::matmul(in[0], in[1]); })},
       {"GlobalAveragePool", plain([](const Tensors& in) {

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -13,6 +15,8 @@
 #include <utility>
 
 #include "lowtide/ranks/c10d.h"
+#include "lowtide/ranks/heartbeat.h"
+#include "lowtide/ranks/rendezvous.h"
 
 namespace lowtide {
 namespace {
@@ -21,7 +25,8 @@ using std::chrono::milliseconds;
 
 // Longer than a live rank takes to see that a connection broke, short for who waits.
 constexpr milliseconds kRollCall{3000};
-constexpr const char *kFailures = "failures", *kPresent = "present", *kProblem = "problem";
+constexpr const char *kFailures = "failures", *kPresent = "present", *kProblem = "problem",
+                     *kAddress = "address";
 
 std::string name_of(const char* what, int rank) { return fmt::format("{}/{}", what, rank); }
 
@@ -78,13 +83,41 @@ void expect_no_problem(const C10dStore& store, const RankEnvironment& environmen
   }
 }
 
+// Rank 0's address, as another rank knows it where this one's is of use on its machine alone: Debian has a machine's own name stand
+// for 127.0.1.1, and others would be told to find the ranks of rank 0's machine there.
+std::string address_of_first(const C10dStore& store, const RankEnvironment& environment) {
+  const std::string mine = numeric_address(environment.address);
+  set_text(store, name_of(kAddress, environment.rank), mine);
+  if (!is_loopback(mine)) return mine;
+  for (int rank = 0; rank < environment.size; ++rank) {
+    if (const std::string its = get_text(store, name_of(kAddress, rank)); !is_loopback(its)) return its;
+  }
+  return mine;
+}
+
+c10::intrusive_ptr<C10dGroup> make_group(const C10dStore& store, const RankEnvironment& environment,
+                                         bool on_cuda) {
+  try {
+    return on_cuda ? make_nccl_group(store, environment) : make_gloo_group(store, environment);
+  } catch (const UserError&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    throw UserError(fmt::format("rank {} cannot connect to the others: {}{}", environment.rank,
+                                text.substr(0, text.find('\n')),
+                                on_cuda ? "" : "; GLOO_SOCKET_IFNAME names the network interface to use"));
+  }
+}
+
 class Group final : public C10dRanks {
  public:
   Group(const RankEnvironment& environment, C10dStore store, bool on_cuda)
       : environment_(environment),
         device_(on_cuda ? torch::kCUDA : torch::kCPU),
         store_(std::move(store)),
-        group_(on_cuda ? make_nccl_group(store_, environment) : make_gloo_group(store_, environment)) {}
+        group_(make_group(store_, environment, on_cuda)) {
+    start_heartbeat();
+  }
 
   int rank() const override { return environment_.rank; }
   int size() const override { return environment_.size; }
@@ -129,6 +162,7 @@ class Group final : public C10dRanks {
     }
   }
 
+  void start_heartbeat();
   RankFailure failure_of_others();
   std::vector<int> missing_ranks();
 
@@ -136,7 +170,39 @@ class Group final : public C10dRanks {
   torch::Device device_;
   C10dStore store_;
   c10::intrusive_ptr<C10dGroup> group_;
+  Heartbeat heartbeat_;
 };
+
+// Nothing wakes a thread that waits for a rank which is stopped or cut off: its connections are open. So the process ends here.
+void end_without(const LostRanks& lost) {
+  if (lost.tells) {
+    std::fputs(
+        fmt::format(
+            "lowtide: rank {} has shown no life for {} s: it is stopped, or its machine is down or cut "
+            "off; the last checkpoint is whole\n",
+            fmt::join(lost.ranks, ", "), HeartbeatOptions().expiry.count() / 1000)
+            .c_str(),
+        stderr);
+  }
+  std::_Exit(1);
+}
+
+void Group::start_heartbeat() {
+  // Rank 0's clock tells groups apart that have had one port, one after the other.
+  const auto all =
+      gather(std::vector<std::int64_t>{heartbeat_.port(), environment_.local_rank,
+                                       std::chrono::steady_clock::now().time_since_epoch().count()});
+  HeartbeatPlace place{.rank = rank(),
+                       .size = size(),
+                       .address = environment_.is_local() ? "127.0.0.1" : environment_.address,
+                       .port = static_cast<int>(all[0][0]),
+                       .token = all[0][2]};
+  // On another machine than rank 0, if there is one: it may be the machine that is lost.
+  const auto other =
+      std::find_if(all.begin() + 1, all.end(), [](const auto& of_rank) { return of_rank[1] == 0; });
+  if (other != all.end()) place.deputy = static_cast<int>(other - all.begin());
+  heartbeat_.start(place, end_without);
+}
 
 // The ranks that do not answer in time. Those that do have been told so by their connections.
 std::vector<int> Group::missing_ranks() {
@@ -185,11 +251,13 @@ bool Group::is_first_to_fail() {
 
 }  // namespace
 
-std::shared_ptr<C10dRanks> C10dRanks::join(const RankEnvironment& environment, const std::string& device,
+std::shared_ptr<C10dRanks> C10dRanks::join(RankEnvironment environment, const std::string& device,
                                            const std::string& problem) {
   const bool on_cuda = device == "cuda";
+  check_rendezvous(environment);
   C10dStore store = make_store(environment);
   expect_no_problem(store, environment, problem);
+  if (!environment.is_local()) environment.address = address_of_first(store, environment);
   if (on_cuda) {
     c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA)
         .setDevice(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(environment.local_rank)));

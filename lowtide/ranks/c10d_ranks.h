@@ -25,7 +25,7 @@ class C10dRanks : public Ranks {
   // Waits for the others. On CUDA each takes the GPU of its local rank. UserError where they do not come, or where this build
   // has nothing to talk by. `problem` is what keeps this rank from taking part, or empty: if any has one, this throws on all
   // ranks, a RankFailure on all but one.
-  static std::shared_ptr<C10dRanks> join(const RankEnvironment& environment, const std::string& device,
+  static std::shared_ptr<C10dRanks> join(RankEnvironment environment, const std::string& device,
                                          const std::string& problem);
 
   // For a rank that ends by an exception other than RankFailure. Whether it is the one to tell why: the first that fails

@@ -10,8 +10,8 @@ namespace lowtide {
 struct RankEnvironment {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;   // among those of its machine: which GPU is its own
-  std::string address;  // of rank 0; empty: all were started by this program, and meet in `folder`
+  int local_rank = 0;     // among those of its machine: which GPU is its own
+  std::string address{};  // of rank 0; empty: all were started by this program, and meet in `folder`
   int port = 0;
   std::string folder{};
   std::string

@@ -1,4 +1,6 @@
+#ifndef USE_C10D_GLOO
 #define USE_C10D_GLOO  // as libtorch was built: its headers show nothing of Gloo without
+#endif
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <sys/socket.h>

@@ -10,7 +10,7 @@
 
 namespace lowtide {
 
-// A member's folder in that of its study: an ordinary run folder, with three files more.
+// A member's folder in that of its study: an ordinary run folder, with a few files more.
 struct MemberPaths {
   RunPaths run;
 
@@ -18,6 +18,7 @@ struct MemberPaths {
   std::filesystem::path recipe() const { return run.folder / "recipe.toml"; }
   std::filesystem::path log() const { return run.folder / "train.log"; }
   std::filesystem::path failure() const { return run.folder / "failed.txt"; }  // one line: why
+  std::filesystem::path stalls() const { return run.folder / "stalls.txt"; }   // see stalls.h
 };
 
 // The folder of a study, taken by this process and no other as long as it lives.

@@ -19,6 +19,7 @@
 #include "lowtide/study/folder.h"
 #include "lowtide/study/loop_bits.h"
 #include "lowtide/study/script.h"
+#include "lowtide/study/stalls.h"
 #include "lowtide/study/status.h"
 #include "lowtide/train/metric.h"
 #include "lowtide/train/progress.h"
@@ -79,7 +80,7 @@ class Runner {
       }
       if (std::none_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.child.has_value(); }))
         break;
-      if (const int signal = StopSignals::received(); signal != 0 && end_.signal == 0) stop(signal);
+      heed_signals();
       std::this_thread::sleep_for(kPollInterval);
     }
     return end_;
@@ -91,6 +92,8 @@ class Runner {
     std::size_t member = 0;
     std::uintmax_t log_start = 0;   // what is before is of an earlier process
     std::int64_t memory_kills = 0;  // of the whole machine, when it started
+    std::int64_t kept_step = 0;     // when it started
+    std::chrono::steady_clock::time_point started;
   };
 
   MemberPaths paths(std::size_t member) const { return {folder_, members_[member]}; }
@@ -156,6 +159,8 @@ class Runner {
     slot.log_start = file_exists(place.log()) ? fs::file_size(place.log()) : 0;
     const bool resumed = file_exists(place.run.run());
     slot.memory_kills = out_of_memory_kills(options_.vmstat);
+    slot.kept_step = kept_step(place);
+    slot.started = std::chrono::steady_clock::now();
     if (member.command.empty()) {
       slot.child.emplace(options_.program, train_arguments(place, threads_of(slot)), place.log());
     } else {
@@ -182,11 +187,14 @@ class Runner {
     if (!code) return;
     const int killed_by = slot.child->killed_by();
     slot.child.reset();
+    // A scheduler tells every process of a job, this one perhaps a moment after its child.
+    if (*code > 128) std::this_thread::sleep_for(kPollInterval);
+    heed_signals();
     const MemberPaths place = paths(slot.member);
     if (*code == 0 && file_exists(place.run.result())) {
       finish(slot.member);
     } else if (end_.signal != 0 && is_stopped(*code)) {
-      say(slot.member, "stopped");
+      note_stop(slot);
     } else if (const auto lease = lease_state(place.run.lease()); lease && lease->is_alive()) {
       leave(slot.member, *lease);
     } else {
@@ -197,12 +205,31 @@ class Runner {
     }
   }
 
+  // One that a scheduler starts again must get on.
+  void note_stop(const Slot& slot) {
+    const MemberPaths place = paths(slot.member);
+    if (kept_step(place) > slot.kept_step)
+      forget_stalls(place);
+    else if (options_.only && add_stall(place) >= kMostStalls)
+      return fail_for_stalls(slot);
+    say(slot.member, "stopped");
+  }
+
+  void fail_for_stalls(const Slot& slot) {
+    const std::chrono::duration<double> lived = std::chrono::steady_clock::now() - slot.started;
+    forget_stalls(paths(slot.member));
+    fail(slot.member,
+         fmt::format("stopped {} times in a row before it had made a step, the last time {} after it "
+                     "started; give it more time",
+                     kMostStalls, duration_text(lived.count())));
+  }
+
   // By the signal that was passed on, or by the one that this process had too.
   bool is_stopped(int code) const { return code == 128 + end_.signal || code == 128 + Child::kStopSignal; }
 
   // Of one that a signal ended. The kernel ends a process for want of memory by SIGKILL, as others may too.
   std::string death_of(const Slot& slot, int signal) const {
-    const std::string killed = fmt::format("killed by {}", signal_name(signal));
+    std::string killed = fmt::format("killed by {}", signal_name(signal));
     if (signal != SIGKILL || out_of_memory_kills(options_.vmstat) == slot.memory_kills) return killed;
     return killed +
            ", out of memory: the kernel ended a process for want of it; fewer --jobs or a smaller "
@@ -217,6 +244,7 @@ class Runner {
   }
 
   void finish(std::size_t member) {
+    forget_stalls(paths(member));
     try {
       const RunSummary run = read_run_summary(paths(member).run.folder);
       // Of a member by itself nobody knows how many others there are at once.
@@ -242,6 +270,10 @@ class Runner {
     const std::string writer = lease.who ? describe(*lease.who) : "a process that its lease does not name";
     say(member, "is trained elsewhere: " + writer);
     end_.elsewhere.push_back({members_[member].name, writer});
+  }
+
+  void heed_signals() {
+    if (const int signal = StopSignals::received(); signal != 0 && end_.signal == 0) stop(signal);
   }
 
   void stop(int signal) {

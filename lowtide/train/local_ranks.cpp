@@ -28,8 +28,9 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Others see a broken connection at the end of their step at the latest: then they end by themselves.
-constexpr std::chrono::seconds kGrace{30};
+// Others see a broken connection at the end of their step, and end by themselves. A long step is not waited for: there is
+// nothing to save. Less than the time after which a rank would tell, too, of one that shows no life.
+constexpr std::chrono::seconds kGrace{5};
 constexpr std::chrono::milliseconds kPoll{20};
 
 // Where ranks of one machine meet, while it lives.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dis
 import inspect
-import math
 import operator
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union, cast
 
@@ -13,8 +12,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from lowtide import _lowtide
-from lowtide.modules import QuantLinear, QuantLSTM, QuantMultiheadAttention, Quantised
+from lowtide import _lowtide, export_sequences
+from lowtide.modules import QuantLinear, Quantised
 from lowtide.quantize import precision
 
 
@@ -105,7 +104,9 @@ class _Writer:
         self.modules = dict(model.named_modules())
         self.model, self.graph, self.layers = model, graph, layers
         self.values: Dict[fx.Node, Any] = {}
+        self.names = {module: name for name, module in self.modules.items()}
         self.constants: Dict[str, Tensor] = {}  # the model's own, by their names in the graph
+        self.types: Dict[str, torch.dtype] = {}  # of values that are known not to be floats
 
     def write(self, traced: fx.Graph, examples: List[Tensor], results: Any) -> None:
         remaining = list(examples)
@@ -115,7 +116,8 @@ class _Writer:
                     self.values[node] = node.args[0] if node.args else None
                     continue
                 like = remaining.pop(0)
-                self.values[node] = self.graph.input(node.name, like, _open_shape(like))
+                self.values[node] = value = self.graph.input(node.name, like, _open_shape(like))
+                self.types[value] = like.dtype
             elif node.op == "output":
                 self._write_outputs(node.args[0], results)
             elif node not in self.values:
@@ -151,10 +153,7 @@ class _Writer:
         self.graph.enter(node.name)
         if node.op == "call_module":
             return self._emit_module(node, args, kwargs)
-        emit = (FUNCTIONS if node.op == "call_function" else METHODS).get(node.target)
-        if emit is None:
-            raise ValueError(f"the operator {_name_of(node.target)} cannot be exported")
-        return self._called(emit, _name_of(node.target), self, *args, **kwargs)
+        return self.call_function(node.target, *args, **kwargs)
 
     def _emit_module(self, node: fx.Node, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         name = cast(str, node.target)
@@ -162,11 +161,22 @@ class _Writer:
         self.graph.enter(name)
         if isinstance(module, nn.Conv2d):
             return self._emit_conv(node, module, args[0])
+        return self.call(module, *args, **kwargs)
+
+    def call(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        name = self.names[module]
+        self.graph.enter(name)
         for kind, emit in MODULES.items():
             # Not of a class derived from it that computes otherwise.
             if isinstance(module, kind) and (isinstance(module, Quantised) or type(module).forward is kind.forward):
                 return self._called(emit, name, self, module, *args, **kwargs)
         raise ValueError(f"layer '{name}', a {type(module).__name__}, cannot be exported")
+
+    def call_function(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        emit = (METHODS if isinstance(function, str) else FUNCTIONS).get(function)
+        if emit is None:
+            raise ValueError(f"the operator {_name_of(function)} cannot be exported")
+        return self._called(emit, _name_of(function), self, *args, **kwargs)
 
     @staticmethod
     def _called(emit: Emit, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -197,6 +207,7 @@ class _Writer:
         tensor = getattr(self.modules[owner], leaf)
         value = self.graph.constant(tensor, name)
         self.constants[value] = tensor
+        self.types[value] = tensor.dtype
         return value
 
 
@@ -229,72 +240,6 @@ def _pair(value: Union[int, Sequence[int]]) -> List[int]:
 def _linear(w: _Writer, module: nn.Linear, x: str) -> str:
     span, bits = _quantisation(module)
     return w.layers.linear(x, module.weight, module.bias, span, bits)
-
-
-def _attention(w: _Writer, module: QuantMultiheadAttention, query: str, key: str, value: str,
-               key_padding_mask: Optional[str] = None, need_weights: bool = True, attn_mask: Optional[str] = None,
-               average_attn_weights: bool = True, is_causal: bool = False) -> Tuple[str, Optional[str]]:
-    if key_padding_mask is not None:
-        raise ValueError("attention with key_padding_mask cannot be exported")
-    bits = {name: layer.evaluation_bits for name, layer in module._lowtide_layers.items()}
-    weights, split = module._weights(), w.graph.integers([0, 0, module.num_heads, module.head_dim])
-
-    def heads(name: str, x: str, order: List[int]) -> str:
-        x = x if module.batch_first else w.node("Transpose", [x], perm=[1, 0, 2])
-        y = w.layers.linear(x, *weights[name], module._range_of(name), bits[name])
-        return w.node("Transpose", [w.node("Reshape", [y, split])], perm=order)
-
-    q, k, v = heads("query", query, [0, 2, 1, 3]), heads("key", key, [0, 2, 3, 1]), heads("value", value, [0, 2, 1, 3])
-    scores = w.node("Div", [w.layers.product(q, k, bits["scores"]), w.graph.number(math.sqrt(module.head_dim))])
-    if attn_mask is not None:
-        scores = w.node("Add", [scores, _float_mask(w, attn_mask)])
-    attention = w.node("Softmax", [scores], axis=-1)
-    context = w.node("Transpose", [w.layers.product(attention, v, bits["context"])], perm=[0, 2, 1, 3])
-    output = _linear(w, module.out_proj, w.node("Reshape", [context, w.graph.integers([0, 0, module.embed_dim])]))
-    if not module.batch_first:
-        output = w.node("Transpose", [output], perm=[1, 0, 2])
-    if not need_weights:
-        return output, None
-    return output, w.node("ReduceMean", [attention], axes=[1], keepdims=0) if average_attn_weights else attention
-
-
-def _float_mask(w: _Writer, mask: str) -> str:
-    tensor = w.constants.get(mask)
-    if tensor is None or tensor.dim() != 2:
-        raise ValueError("attention with a mask that is not a matrix of the model's own (a buffer) cannot be exported")
-    if tensor.dtype == torch.bool:
-        tensor = torch.zeros(tensor.shape).masked_fill_(tensor, -math.inf)
-    return w.graph.constant(tensor, "mask")
-
-
-def _lstm(w: _Writer, module: QuantLSTM, x: str, hx: Optional[Tuple[str, str]] = None) -> Tuple[str, Tuple[str, str]]:
-    if module.bidirectional:
-        raise ValueError("an LSTM in both directions cannot be exported")
-    if module.batch_first:
-        x = w.node("Transpose", [x], perm=[1, 0, 2])
-    one_layer, lasts = w.graph.integers([1, -1, module.hidden_size]), []
-    for i, (suffix, layer) in enumerate(module._lowtide_layers.items()):
-        w.graph.enter(layer.name)
-        state = _zero_state(w, x, module.hidden_size) if hx is None else tuple(_state_of_layer(w, part, i) for part in hx)
-        weight, hidden_weight = getattr(module, f"weight_ih_{suffix}"), getattr(module, f"weight_hh_{suffix}")
-        bias = (getattr(module, f"bias_ih_{suffix}") + getattr(module, f"bias_hh_{suffix}") if module.bias
-                else weight.new_zeros(weight.size(0)))
-        x, hidden, cell = w.layers.lstm(x, weight, hidden_weight, bias, cast(Any, state), module._range_of(f"input_{suffix}"),
-                                        module._range_of(f"hidden_{suffix}"), layer.evaluation_bits)
-        lasts.append([w.node("Reshape", [part, one_layer]) for part in (hidden, cell)])
-    last_hidden, last_cell = (w.node("Concat", list(parts), axis=0) for parts in zip(*lasts))
-    return w.node("Transpose", [x], perm=[1, 0, 2]) if module.batch_first else x, (last_hidden, last_cell)
-
-
-def _zero_state(w: _Writer, x: str, units: int) -> Tuple[str, str]:
-    one, two, axis = (w.graph.integers([number]) for number in (1, 2, 0))
-    items = w.node("Slice", [w.node("Shape", [x]), one, two, axis])
-    zeros = w.node("ConstantOfShape", [w.node("Concat", [items, w.graph.integers([units])], axis=0)])
-    return zeros, zeros
-
-
-def _state_of_layer(w: _Writer, state: str, layer: int) -> str:
-    return w.node("Gather", [state, w.graph.constant(torch.tensor(layer), "layer")], axis=0)
 
 
 def _batch_norm(w: _Writer, module: nn.BatchNorm2d, x: str) -> str:
@@ -420,6 +365,21 @@ def _binary(op: str) -> Emit:
     return lambda w, a, b: w.node(op, [w.value(a), w.value(b)])
 
 
+def _equal(w: _Writer, a: str, b: Any) -> str:
+    if isinstance(b, int) and w.types.get(a) == torch.int64:
+        b = w.graph.integers([b])
+    return _bool(w, w.node("Equal", [w.value(a), w.value(b)]))
+
+
+def _not(w: _Writer, x: str) -> str:
+    return _bool(w, w.node("Not", [x]))
+
+
+def _bool(w: _Writer, value: str) -> str:
+    w.types[value] = torch.bool
+    return value
+
+
 def _of_module(emit: Emit, *names: str) -> Emit:
     """A function, with the attributes of the module that stands for it."""
     return lambda w, module, x: emit(w, x, *(getattr(module, name) for name in names))
@@ -428,8 +388,10 @@ def _of_module(emit: Emit, *names: str) -> Emit:
 POOL = ("kernel_size", "stride", "padding")
 MODULES: Dict[type, Emit] = {
     QuantLinear: _linear,
-    QuantMultiheadAttention: _attention,
-    QuantLSTM: _lstm,
+    nn.MultiheadAttention: export_sequences.attention,
+    nn.LSTM: export_sequences.lstm,
+    nn.TransformerEncoderLayer: export_sequences.encoder_layer,
+    nn.TransformerEncoder: export_sequences.encoder,
     nn.Linear: _linear,
     nn.BatchNorm2d: _batch_norm,
     nn.LayerNorm: _layer_norm,
@@ -455,6 +417,8 @@ FUNCTIONS: Dict[Any, Emit] = {
     operator.mul: _binary("Mul"), operator.imul: _binary("Mul"), torch.mul: _binary("Mul"),
     operator.truediv: _binary("Div"), torch.div: _binary("Div"),
     operator.matmul: _binary("MatMul"), torch.matmul: _binary("MatMul"),
+    operator.eq: _equal, torch.eq: _equal, operator.ne: lambda w, a, b: _not(w, _equal(w, a, b)),
+    operator.invert: _not, torch.logical_not: _not,
     operator.getitem: _getitem, getattr: _getattr,
     functional.relu: _unary("Relu"), torch.relu: _unary("Relu"), functional.relu6: lambda w, x, inplace=False: _clip(w, x, 0, 6),
     functional.gelu: _gelu, torch.sigmoid: _unary("Sigmoid"), torch.tanh: _unary("Tanh"),
@@ -470,5 +434,5 @@ METHODS: Dict[str, Emit] = {
     "matmul": _binary("MatMul"),
     "relu": _unary("Relu"), "relu_": _unary("Relu"), "sigmoid": _unary("Sigmoid"), "tanh": _unary("Tanh"),
     "softmax": _softmax, "mean": _mean, "flatten": _flatten, "view": _reshape, "reshape": _reshape, "permute": _permute,
-    "size": _size, "contiguous": _same,
+    "size": _size, "contiguous": _same, "eq": _equal, "ne": lambda w, a, b: _not(w, _equal(w, a, b)),
 }

@@ -19,6 +19,7 @@ at::Tensor or_undefined(const std::optional<at::Tensor>& tensor) { return tensor
 Range range_of(const std::pair<at::Tensor, at::Tensor>& range) { return {range.first, range.second}; }
 
 OnnxType type_of(const at::Tensor& tensor) {
+  if (tensor.scalar_type() == at::kBool) return OnnxType::kBool;
   return tensor.scalar_type() == at::kLong ? OnnxType::kInt64 : OnnxType::kFloat;
 }
 

@@ -1,11 +1,15 @@
 // One run by several processes: the same bytes whatever their number, and what happens when one of them fails.
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <cstdlib>
 
+#include "lowtide/io/file.h"
 #include "lowtide/io/jsonl.h"
 #include "tests/cli/program.h"
+#include "tests/data/detection/small_voc.h"
 
 namespace lowtide {
 namespace {
@@ -218,6 +222,17 @@ TEST_F(RanksProgram, EntailmentWithBatchesSmallerThanTheShards) {
                                 "4"});
 }
 
+TEST_F(RanksProgram, DetectionOfObjects) {
+  write_small_voc(folder_ / "voc");
+  const std::string dir = (folder_ / "voc").string();
+  const Flags flags{
+      "train",   "--data",   "voc",        "--data-dir", dir,       "--train-set", "train:4",  "--test-set",
+      "train:4", "--resize", "40",         "--max-size", "64",      "--flip",      "--model",  "retinanet18",
+      "--bits",  "5:8",      "--cycles",   "2",          "--steps", "2",           "--batch",  "2",
+      "--lr",    "0.001",    "--momentum", "0",          "--clip",  "0.1",         "--shards", "2"};
+  expect_same_on_ranks("integer", {"2"}, flags);
+}
+
 TEST_F(RanksProgram, NodesWithNeighboursThatAreDrawn) {
   write_papers(folder_ / "papers");
   const Flags graph{"train",
@@ -297,21 +312,43 @@ TEST_F(RanksProgram, TheUsualVariablesStartARank) {
   EXPECT_EQ(file_bytes(folder_ / "rank1/stdout"), "");  // rank 0 alone speaks
 }
 
-TEST_F(RanksProgram, NoticesThatTheyDoNotSeeOneFileSystem) {
-  const RunPaths here{folder_ / "here"}, there{folder_ / "there"};
-  trained(images({"--checkpoint-every", "3"}), "here", {});
-  fs::remove(here.result());
-  fs::copy(here.folder, there.folder, fs::copy_options::recursive);
-  fs::remove(there.checkpoint(9));
-  fs::create_directories(folder_ / "rank1");
-  Process second(folder_ / "rank1", {"train", "--resume", there.folder.string()},
-                 as_rank(1, 2, some_port(4)));
-  const Finished first = run({"train", "--resume", here.folder.string()}, as_rank(0, 2, some_port(4)));
-  const std::string told = first.error + second.wait().error;
-  EXPECT_NE(first.code, 0);
-  EXPECT_NE(told.find("rank 1 sees no "), std::string::npos) << told;
-  EXPECT_NE(told.find("ranks need a file system that all of them see"), std::string::npos) << told;
-  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+// A run that two ranks see under two names, and one of them not as the other.
+class RanksApart : public RanksProgram {
+ protected:
+  RanksApart() {
+    trained(images({"--checkpoint-every", "3"}), "here", {});
+    fs::copy(here_.folder, there_.folder, fs::copy_options::recursive);
+  }
+
+  void expect_noticed(const std::string& what, int port) {
+    fs::create_directories(folder_ / "rank1");
+    Process second(folder_ / "rank1", {"train", "--resume", there_.folder.string()}, as_rank(1, 2, port));
+    const Finished first = run({"train", "--resume", here_.folder.string()}, as_rank(0, 2, port));
+    const std::string told = first.error + second.wait().error;
+    EXPECT_NE(first.code, 0);
+    EXPECT_NE(told.find(what), std::string::npos) << told;
+    EXPECT_NE(told.find("ranks need a file system that all of them see"), std::string::npos) << told;
+    EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+  }
+
+  const RunPaths here_{folder_ / "here"}, there_{folder_ / "there"};
+};
+
+TEST_F(RanksApart, NoticeACheckpointThatOneDoesNotSee) {
+  for (const RunPaths& run : {here_, there_}) fs::remove(run.result());
+  fs::remove(there_.checkpoint(9));
+  expect_noticed("rank 1 sees no ", some_port(4));
+}
+
+TEST_F(RanksApart, NoticeAnEndThatOneDoesNotSee) {
+  fs::remove(there_.result());
+  expect_noticed("rank 0 sees a finished run, rank 1 a run that is not finished", some_port(6));
+}
+
+TEST_F(RanksApart, NoticeARunThatOneDoesNotSee) {
+  fs::remove(here_.result());
+  fs::remove_all(there_.folder);
+  expect_noticed("there holds no run to resume", some_port(7));
 }
 
 TEST_F(RanksProgram, WrongVariablesAreNamed) {
@@ -319,6 +356,23 @@ TEST_F(RanksProgram, WrongVariablesAreNamed) {
   const auto set = [](const char* name, const char* value) { return [=] { setenv(name, value, 1); }; };
   expect_mistake(flags, "WORLD_SIZE is not set, though others of torchrun's variables are", set("RANK", "1"));
   expect_mistake(flags, "RANK is '5'; expected a number from 0 to 1", as_rank(5, 2, some_port(1)));
+  expect_mistake(flags, "rank 1 knows no address of 'no.such.machine.invalid', where rank 0 is said to be",
+                 [] {
+                   as_rank(1, 2, some_port(1))();
+                   setenv("MASTER_ADDR", "no.such.machine.invalid", 1);
+                 });
+}
+
+TEST_F(RanksProgram, APortThatIsTakenIsNamed) {
+  const FileDescriptor server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(listen(server.number(), 1), 0);  // at a port that is free
+  sockaddr_in address{};
+  socklen_t size = sizeof(address);
+  getsockname(server.number(), reinterpret_cast<sockaddr*>(&address), &size);
+  const int port = ntohs(address.sin_port);
+  expect_mistake(images({"--out", (folder_ / "run").string()}),
+                 fmt::format("rank 0 cannot wait for the others at port {}, which another process has", port),
+                 as_rank(0, 2, port));
 }
 
 TEST_F(RanksProgram, WhatOneRankCannotDoIsToldOnce) {
@@ -388,6 +442,39 @@ TEST_F(LongRun, OfRanksStartedElsewhereNamesTheOneThatIsGone) {
   EXPECT_EQ(first.code, 1);
   EXPECT_EQ(first.error,
             "lowtide: rank 1 is gone: it was killed, or its machine is down; the last checkpoint is whole\n");
+}
+
+// Its connections stay open: only its silence tells.
+TEST_F(LongRun, OfWhichARankIsStoppedEndsWithinSeconds) {
+  Process process(folder_.path(), flags("100000", {"--ranks", "2", "--out", out_.string()}));
+  wait_for_metrics({out_});
+  kill(children_of(process.pid()).at(1), SIGSTOP);
+  const Finished finished = process.wait();
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_EQ(
+      finished.error,
+      "lowtide: rank 1 has shown no life for 10 s: it is stopped, or its machine is down or cut off; the "
+      "last checkpoint is whole\n");
+  const Finished evaluated = run({"eval", out_.string()});
+  EXPECT_EQ(evaluated.code, 0) << evaluated.error;
+}
+
+TEST_F(LongRun, OfRanksStartedElsewhereTellsOfAFirstOneThatIsStopped) {
+  std::vector<Process> ranks = started_ranks(flags("100000", {"--out", out_.string()}), some_port(5), 4);
+  wait_for_metrics({out_});
+  ranks[0].send(SIGSTOP);
+  std::string told;
+  for (const std::size_t rank : {1, 2, 3}) {
+    const Finished finished = ranks[rank].wait();
+    EXPECT_EQ(finished.code, 1);
+    told += finished.error;
+  }
+  EXPECT_EQ(
+      told,
+      "lowtide: rank 0 has shown no life for 10 s: it is stopped, or its machine is down or cut off; the "
+      "last checkpoint is whole\n");
+  ranks[0].send(SIGKILL);
+  ranks[0].wait();
 }
 
 TEST_F(LongRun, StopsAtOneStepWhenAnyRankIsAskedTo) {

@@ -6,6 +6,7 @@ import { InferenceSession, Tensor } from "onnxruntime-node";
 const types = {
   F32: { name: "float32", array: Float32Array },
   I64: { name: "int64", array: BigInt64Array },
+  BOOL: { name: "bool", array: Uint8Array },
 };
 
 function readTensors(path) {

@@ -22,7 +22,7 @@ def run_in_onnxruntime(path, inputs, folder):
     header, data = {}, b""
     for name, x in inputs.items():
         raw = x.contiguous().numpy().tobytes()
-        header[name] = {"dtype": {torch.float32: "F32", torch.int64: "I64"}[x.dtype], "shape": list(x.shape),
+        header[name] = {"dtype": {torch.float32: "F32", torch.int64: "I64", torch.bool: "BOOL"}[x.dtype], "shape": list(x.shape),
                         "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
     text = json.dumps(header).encode()
@@ -169,18 +169,91 @@ def test_lstms_and_attention(make, draw, batch_first, tmp_path):
         assert_equal(results[f"output{i}"], theirs)
 
 
-def test_a_given_state_of_an_lstm(tmp_path):
+class BothWays(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(8, 6, num_layers=2, batch_first=True, bidirectional=True)
+
+    def forward(self, x):
+        y, (hidden, cell) = self.lstm(x)
+        return y, hidden, cell
+
+
+class Encoder(nn.Module):
+    """Sentences of words, of which 0 is none."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.embedding = nn.Embedding(20, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, **options)
+        self.encoder = nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(8) if options.get("norm_first") else None)
+
+    def forward(self, words):
+        x = self.encoder(self.embedding(words), src_key_padding_mask=words == 0)
+        return x, x.mean(1)
+
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, activation=nn.GELU())
+        self.register_buffer("mask", torch.full((5, 5), -float("inf")).triu(1))
+
+    def forward(self, x, padding):
+        return self.layer(x, self.mask, padding), x
+
+
+def draw_words():
+    words = torch.randint(1, 20, (5, 5))
+    words[2, 3:] = 0
+    return words
+
+
+def draw_padded():
+    return torch.randn(5, 5, 8), torch.arange(5).view(1, -1) >= torch.tensor([5, 4, 5, 3, 1]).view(-1, 1)
+
+
+@pytest.mark.parametrize("line", ["static 8 grad=8", None], ids=str)  # quantised, and as PyTorch has it
+@pytest.mark.parametrize("make, draw, names", [
+    (BothWays, lambda: torch.randn(5, 5, 8), ["x"]),
+    (Encoder, draw_words, ["words"]),
+    (lambda: Encoder(norm_first=True, activation="gelu"), draw_words, ["words"]),
+    (Masked, draw_padded, ["x", "padding"]),
+], ids=["lstm", "encoder", "norm-first", "masks"])
+def test_both_directions_and_encoders(make, draw, names, line, tmp_path):
+    def inputs():
+        drawn = draw()
+        return drawn if isinstance(drawn, tuple) else (drawn,)
+
+    torch.manual_seed(1)
+    model = make()
+    if line is not None:
+        lowtide.quantize_(model, lowtide.Schedule(line, steps=10))
+        for _ in range(10):
+            model(*inputs())
+    model.eval()
+    given = inputs()
+    exported = lowtide.export_onnx(model, inputs(), tmp_path / "m.onnx")
+    expected = model(*given)
+    results = run_in_onnxruntime(tmp_path / "m.onnx", dict(zip(names, given)), tmp_path)
+    for i, (ours, theirs) in enumerate(zip(exported(*given), expected)):
+        assert_equal(ours, theirs.detach())
+        assert_equal(results[f"output{i}"], theirs.detach())
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_a_given_state_of_an_lstm(directions, tmp_path):
     class Stateful(nn.Module):
         def __init__(self):
             super().__init__()
-            self.lstm = nn.LSTM(4, 6)
+            self.lstm = nn.LSTM(4, 6, bidirectional=directions == 2)
 
         def forward(self, x, hidden, cell):
             return self.lstm(x, (hidden, cell))[0]
 
     model = Stateful()
     lowtide.quantize_(model, lowtide.Schedule("static 8 grad=8", steps=10))
-    inputs = torch.randn(5, 3, 4), torch.randn(1, 3, 6), torch.randn(1, 3, 6)
+    inputs = torch.randn(5, 3, 4), torch.randn(directions, 3, 6), torch.randn(directions, 3, 6)
     for _ in range(10):
         model(*inputs)
     with torch.no_grad():

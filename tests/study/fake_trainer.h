@@ -19,6 +19,8 @@ namespace lowtide {
 //   hungry  likewise, and the file `vmstat` beside the run folders counts it as ended for want of memory
 //   told    is stopped by a SIGTERM of somebody else: it saves, and ends with 143
 //   waits   runs until SIGUSR1 or SIGTERM stops it, saves, and ends with 128 + the signal; started again, it finishes
+//   slow    waits as well, but has not made a step, and saves nothing
+//   struck  is ended by a SIGTERM that its parent has a moment later
 //   late    is as `waits`, and takes a while to save
 // and any other finishes at once. Every call is added to `calls` beside the run folders.
 inline std::filesystem::path write_fake_trainer(const std::filesystem::path& path) {
@@ -52,6 +54,11 @@ case "$name" in
   dies*) echo "about to die"; kill -9 $$ ;;
   hungry*) printf 'nr_free_pages 7\noom_kill 3\n' > "$out/../vmstat"; echo "taking all"; kill -9 $$ ;;
   told*) echo "stopped at step 30"; exit 143 ;;
+  struck*) (sleep 0.03; kill -TERM $PPID) & kill -TERM $$ ;;
+  slow*)
+    trap 'exit 138' USR1
+    touch "$out/ready"
+    while true; do sleep 0.02; done ;;
   waits* | late*)
     [ -d "$out/checkpoints" ] && finish
     trap 'save 138' USR1

@@ -19,6 +19,11 @@ namespace fs = std::filesystem;
 class Runner : public testing::Test {
  protected:
   RunnerEnd run(const std::vector<std::string>& names, int jobs = 1, int threads = 4) {
+    return run(names, jobs, threads, std::nullopt);
+  }
+
+  RunnerEnd run(const std::vector<std::string>& names, int jobs, int threads,
+                std::optional<std::size_t> only) {
     members_.clear();
     for (const std::string& name : names) members_.push_back(fake_member(name));
     return run_members(members_, folder_.path(),
@@ -26,12 +31,14 @@ class Runner : public testing::Test {
                         .jobs = jobs,
                         .threads = threads,
                         .say = [&](const std::string& line) { said_ += line + "\n"; },
+                        .only = only,
                         .vmstat = folder_ / "vmstat"});
   }
 
   // Runs, and sends this process the signal once all of `ready` wait.
   RunnerEnd run_and_signal(const std::vector<std::string>& names, int jobs, int signal,
-                           const std::vector<std::string>& ready) {
+                           const std::vector<std::string>& ready,
+                           std::optional<std::size_t> only = std::nullopt) {
     std::thread sender([&] {
       EXPECT_TRUE(comes_true([&] {
         return std::all_of(ready.begin(), ready.end(),
@@ -39,7 +46,7 @@ class Runner : public testing::Test {
       }));
       kill(getpid(), signal);
     });
-    const RunnerEnd end = run(names, jobs);
+    const RunnerEnd end = run(names, jobs, 4, only);
     sender.join();
     return end;
   }
@@ -184,6 +191,35 @@ TEST_F(Runner, OneMemberAlone) {
   EXPECT_FALSE(fs::exists(folder_ / "a"));
   EXPECT_TRUE(fs::exists(folder_ / "b/result.json"));
   EXPECT_FALSE(fs::exists(folder_ / "c"));
+}
+
+// As a scheduler has it whose time is shorter than the start.
+TEST_F(Runner, OneThatIsStoppedAgainAndAgainBeforeAStepHasFailed) {
+  const auto stopped = [&](std::optional<std::size_t> only) {
+    fs::remove(folder_ / "slow/ready");
+    return run_and_signal({"slow"}, 1, SIGTERM, {"slow"}, only);
+  };
+  for (int time = 1; time <= 6; ++time) EXPECT_TRUE(stopped(std::nullopt).failed.empty()) << "by a person";
+  for (int time = 1; time <= 4; ++time) EXPECT_TRUE(stopped(0).failed.empty()) << time;
+  const RunnerEnd end = stopped(0);
+  ASSERT_EQ(end.failed.size(), 1u);
+  EXPECT_TRUE(contains(end.failed[0].reason, "stopped 5 times in a row before it had made a step"));
+  EXPECT_EQ(status()[0].state, MemberState::kFailed);
+  EXPECT_TRUE(stopped(0).failed.empty());  // a new start has new tries
+}
+
+// SLURM signals every process of a step.
+TEST_F(Runner, OneThatASignalEndedThatWasForAllHasNotFailed) {
+  const RunnerEnd end = run({"struck"});
+  EXPECT_EQ(end.signal, SIGTERM);
+  EXPECT_TRUE(end.failed.empty());
+}
+
+TEST_F(Runner, AStepBetweenStopsStartsTheCountAnew) {
+  make_folders(folder_ / "waits");
+  std::ofstream(folder_ / "waits/stalls.txt") << "4\n";
+  EXPECT_TRUE(run_and_signal({"waits"}, 1, SIGTERM, {"waits"}, 0).failed.empty());
+  EXPECT_FALSE(fs::exists(folder_ / "waits/stalls.txt"));
 }
 
 TEST_F(Runner, SigintToo) {
