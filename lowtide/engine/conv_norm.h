@@ -68,12 +68,12 @@ struct NormGradients {
 
 // A convolution and the batch normalisation that follows, in one step of training: the passes over memory that a trunk is
 // made of. What an engine needs on the way back, it keeps in here; nobody else looks inside. Forward it serves once, by
-// encode() or by add(); then backward once.
+// encode(), encode_measured() or add(); then backward once.
 class ConvNorm {
  public:
   virtual ~ConvNorm() = default;
 
-  // Of the convolution alone, where the call said that it shows it; may be called until encode() or add().
+  // Of the convolution alone, where the call said that it shows it; may be called until encode(), encode_measured() or add().
   virtual const at::Tensor& output() const = 0;
 
   // After normalisation and ReLU, without a residual.

@@ -22,6 +22,7 @@ CudaEngine::CudaEngine() {
 
 std::vector<std::shared_ptr<const PreparedConv>> CudaEngine::prepare_convs(
     const std::vector<ConvWeight>& weights, bool keeps) const {
+  weight_gradients_.drop();
   return cuda::prepare(weights, keeps);
 }
 

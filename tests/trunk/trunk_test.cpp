@@ -56,6 +56,7 @@ const std::vector<Geometry> kGeometries{
     // Whole images that a GPU keeps from one convolution to the next.
     {"SmallImages", {kStem, basic_block(16, 16, 1), basic_block(16, 16, 1)}, {5, 3, 16, 16}},
     {"SmallWideImages", {basic_block(64, 64, 1), basic_block(64, 64, 1)}, {3, 64, 8, 4}},
+    {"NarrowImages", {basic_block(32, 32, 1)}, {2, 32, 128, 4}},
     {"SmallFrozen", {kStem, basic_block(16, 16, 1), basic_block(16, 16, 1)}, {4, 3, 8, 8}, {}, true},
     {"SmallImagesInFp32",
      {kStem, basic_block(16, 16, 1), basic_block(16, 16, 1)},

@@ -210,7 +210,7 @@ __device__ inline void copy_async(void* to, const void* from) {
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;"); }
 template <int kPending>
 __device__ inline void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending));
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 // ---- Small helpers -------------------------------------------------------------------------------------------------

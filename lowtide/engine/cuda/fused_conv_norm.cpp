@@ -54,7 +54,7 @@ FusedConvNorm::FusedConvNorm(const Engine& engine, ConvNormCall call,
       geometry_(geometry_of(call_.shape)) {
   call_.input.code = contiguous(call_.input.code);
   const bool waits = call_.measures || call_.norm.uses_batch;
-  if (call_.shows_output || !stays_resident(geometry_, waits)) y_ = convolve(/*with_statistics=*/true);
+  if (call_.shows_output || !stays_resident(geometry_, waits)) convolve_now();
 }
 
 void FusedConvNorm::convolve_now() {

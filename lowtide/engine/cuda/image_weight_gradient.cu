@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(Tile<kChannels>::kThreads)
   const int tap_row = thread / kWarp % kTapRows, plane = thread / kWarp / kTapRows;
   const int first_output = tile / (kChannels / Of::kInputs) * kOutputs,
             first_input = tile % (kChannels / Of::kInputs) * Of::kInputs;
-  const bool needs_errors = GradientValues(a).needs_errors();
+  const bool takes_errors = first_input == 0 && GradientValues(a).needs_errors();
 
   const auto stage_at = [&](int i) {
     return Stage<kChannels>(cut, memory + i % kStages * cut.stage_bytes(Of::kPlanes));
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(Tile<kChannels>::kThreads)
         input_sum[tap][1] = x.sum_of(x.odd, input_sum[tap][1]);
       }
     }
-    if (needs_errors) add_error_sums(a.g, cut, stage, error_sums);
+    if (takes_errors) add_error_sums(a.g, cut, stage, error_sums);
     __syncthreads();  // the stage was read
   }
   wait_for_copies<0>();
@@ -246,9 +246,24 @@ __global__ void __launch_bounds__(Tile<kChannels>::kThreads)
     const int input = i % Of::kInputs, row = i / Of::kInputs;  // by output and tap
     add_word(words.products + (first_output * kTaps + row) * kChannels + first_input + input, sums[i]);
   }
-  if (!needs_errors || first_input != 0) return;
+  if (!takes_errors) return;
   for (int i = thread; i < kTaps * kOutputs; i += Of::kThreads)
     add_word(words.errors + i / kOutputs * kChannels + first_output + i % kOutputs, error_sums[i]);
+}
+
+constexpr std::size_t kMostSumBytes = 64 * 1024;  // so that three blocks fit onto a multiprocessor
+
+// Shared memory of a block: its stages, and in the end its sums in their place.
+template <int kChannels>
+std::size_t sum_bytes(const ImageCut& cut) {
+  using Of = Tile<kChannels>;
+  const int stages = cut.block_stages > 1 ? kStages : 1;
+  return std::max(sizeof(int) * Of::kProducts,
+                  static_cast<std::size_t>(stages * cut.stage_bytes(Of::kPlanes)));
+}
+std::size_t sum_bytes(const ConvGeometry& g) {
+  const ImageCut cut(g);
+  return g.inputs == 16 ? sum_bytes<16>(cut) : g.inputs == 32 ? sum_bytes<32>(cut) : sum_bytes<64>(cut);
 }
 
 // Those of `count` layers that have so many channels.
@@ -256,22 +271,20 @@ template <int kChannels>
 void launch_sums(const WeightGradientArguments* layers, int count, cudaStream_t stream) {
   using Of = Tile<kChannels>;
   SummedLayers of;
-  std::size_t bytes = sizeof(int) * Of::kProducts;
+  std::size_t bytes = 0;
   const auto launch = [&] {
     if (of.count == 0) return;
+    cudaFuncSetAttribute(sum_weight_gradients_kernel<kChannels>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         static_cast<int>(bytes));
     sum_weight_gradients_kernel<kChannels>
         <<<static_cast<unsigned>(of.first_block[of.count]), Of::kThreads, bytes, stream>>>(of);
     check_launch("sum_weight_gradients");
     of.count = 0;
   };
-  static const cudaError_t raised = cudaFuncSetAttribute(
-      sum_weight_gradients_kernel<kChannels>, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 * 1024);
-  static_cast<void>(raised);
   for (int i = 0; i < count; ++i) {
     if (layers[i].g.inputs != kChannels) continue;
     const ImageCut cut(layers[i].g);
-    const int stages = cut.block_stages > 1 ? kStages : 1;
-    bytes = std::max(bytes, static_cast<std::size_t>(stages * cut.stage_bytes(Of::kPlanes)));
+    bytes = std::max(bytes, sum_bytes<kChannels>(cut));
     of.layer[of.count] = layers[i];
     of.cut[of.count] = cut;
     of.first_block[of.count + 1] =
@@ -309,7 +322,7 @@ __global__ void finish_weight_gradients_kernel(const __grid_constant__ FinishedL
 bool has_image_weight_gradient(const ConvGeometry& g) {
   const int pixels = g.height * g.width;
   return image_weight_gradient_work_bytes(g) > 0 && g.stride_rows == 1 && g.stride_cols == 1 &&
-         g.pad_rows == 1 && g.pad_cols == 1 && pixels % kStepPixels == 0 && pixels <= 1024;  // in 64 KiB
+         g.pad_rows == 1 && g.pad_cols == 1 && pixels % kStepPixels == 0 && sum_bytes(g) <= kMostSumBytes;
 }
 
 std::size_t image_weight_gradient_work_bytes(const ConvGeometry& g) {

@@ -43,8 +43,9 @@ struct WeightLayer {
   std::uint32_t* backward = nullptr;  // two halves a value, for the input gradient: packed_backward_bytes()
   int* tap_prefix =
       nullptr;  // Σ code over inputs and the taps above and left: (rows + 1) × (cols + 1) × outputs
-  float* tap_value = nullptr;    // Σ value over outputs: taps × inputs
-  float* plane_scale = nullptr;  // one number: what the halves of `backward` are to be multiplied by
+  float* tap_value = nullptr;  // Σ value over outputs: taps × inputs
+  float* plane_scale =
+      nullptr;  // one number: what the halves of `backward` are to be multiplied by, and the digits (launch.h)
   // For the input gradient of images that stay: three signed bytes a value, the greatest first; of 32 along the sum packed as
   // `forward` is, digit after digit. And the sum of each digit over taps and outputs, digits × inputs, in zeroed memory. Nothing
   // where has_digits() is false.
@@ -211,6 +212,7 @@ bool stays_resident(const ConvGeometry& g, bool waits);
 
 // conv_output, then norm_encode or norm_add, and the codes of that sum for whoever reads it next; in one kernel.
 struct ResidentForwardArguments {
+  // Of `encode` and `add` only what is not in `output` is read: no y, n, channels, norm.
   OutputArguments output;      // y is written where it is given
   NormEncodeArguments encode;  // where `code` is given: by the range that is found, unless `min` is given
   NormAddArguments add;        // where `value` is given

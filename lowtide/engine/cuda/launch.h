@@ -2,7 +2,7 @@
 
 #include "lowtide/base/random.h"  // LOWTIDE_HOST_DEVICE
 
-// How the CUDA engine's kernels are cut: by shapes alone, never by what the GPU has, so that every GPU adds in the same way.
+// How the CUDA engine's kernels are cut: by shapes, not by what the GPU has. Whether images stay (resident.cuh) is the exception.
 
 namespace lowtide::cuda {
 

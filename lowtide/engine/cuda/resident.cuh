@@ -43,7 +43,6 @@ struct Resident {
   static constexpr int kColWarps = kChannels / 16, kRowWarps = kWarps / kColWarps;
   static constexpr int kMTiles = 64 / kChannels, kRows = 2 * kMTiles;  // rows: pixels of a lane
   static constexpr int kPlanes = kChannels / 16;
-  static constexpr int kMostTiles = kRowWarps * kMTiles;
   static constexpr int kSteps = (9 * kChannels + 31) / 32;  // of 32 along the sum
   static constexpr int kWeightBytes = kSteps * kChannels * 32;
   static std::size_t image_bytes(const ResidentShape& s) {
@@ -106,9 +105,7 @@ struct GridBarrier {
 template <auto kKernel, typename... Arguments>
 void launch_resident(const char* name, int blocks, int threads, std::size_t shared_bytes, bool waits,
                      cudaStream_t stream, const Arguments&... arguments) {
-  static const cudaError_t raised =
-      cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostSharedBytes);
-  static_cast<void>(raised);
+  cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   cudaLaunchAttribute together{};
   together.id = cudaLaunchAttributeCooperative;
   together.val.cooperative = waits ? 1 : 0;

@@ -1,5 +1,5 @@
 // A convolution of images that stay, its normalisation, and the codes of the result, in one kernel.
-#include <algorithm>
+#include <climits>
 
 #include "lowtide/engine/cuda/resident.cuh"
 #include "lowtide/quant/vector.cuh"
@@ -25,9 +25,9 @@ struct __align__(16) ForwardMemory {
 
 // The convolution: sums of products of codes, turned into values.
 template <int kChannels>
-__device__ void convolve(const ResidentForwardArguments& a, const ResidentShape& s, const OutputKinds& kinds,
-                         const ResidentLane<kChannels>& at, const std::uint8_t* image,
-                         const std::uint8_t* weights, const OutputConstants<kChannels>& constants,
+__device__ void convolve(const ResidentShape& s, const OutputKinds& kinds, const ResidentLane<kChannels>& at,
+                         const std::uint8_t* image, const std::uint8_t* weights,
+                         const OutputConstants<kChannels>& constants,
                          LaneRows<Resident<kChannels>::kRows>& y) {
   using Of = Resident<kChannels>;
   int product[Of::kMTiles][2][4]{};
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(Resident<kChannels>::kThreads, 1)
   wait_for_copies<1>();
   __syncthreads();
   LaneRows<Of::kRows> y{};
-  convolve(a, s, kinds, at, image, weights, constants, y);
+  convolve(s, kinds, at, image, weights, constants, y);
   if (statistics.work != nullptr) add_statistics(statistics, s, at, constants, y, memory);
   const GridBarrier barrier{ChannelWork(statistics.work, kChannels).blocks_done};
   if (statistics.work != nullptr) barrier.arrive();
@@ -295,21 +295,16 @@ void resident_forward(const ResidentForwardArguments& a, void* opaque_stream) {
 }
 
 bool stays_resident(const ConvGeometry& g, bool waits) {
-  struct Gpu {
-    int multiprocessors = 0, shared_bytes = 0;
-    Gpu() {
-      int device = 0;
-      cudaGetDevice(&device);
-      cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-      cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    }
-  };
-  static const Gpu gpu;
-  const int pixels = g.height * g.width;
+  int device = 0, multiprocessors = 0, shared_bytes = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  const long long pixels = static_cast<long long>(g.height) * g.width;
   return has_digits(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs) && g.stride_rows == 1 &&
          g.stride_cols == 1 && g.pad_rows == 1 && g.pad_cols == 1 && g.height >= 3 && g.width >= 3 &&
          pixels % 16 == 0 && pixels <= most_resident_pixels(g.inputs) && g.images > 0 &&
-         (!waits || g.images <= gpu.multiprocessors) && kMostSharedBytes <= gpu.shared_bytes;
+         g.images * pixels * g.inputs <= INT_MAX &&  // elements are numbered by an int
+         (!waits || g.images <= multiprocessors) && kMostSharedBytes <= shared_bytes;
 }
 
 }  // namespace lowtide::cuda

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <ATen/ATen.h>
+
 #include <functional>
 #include <memory>
 #include <vector>
-
-#include <ATen/ATen.h>
 
 namespace lowtide::cuda {
 

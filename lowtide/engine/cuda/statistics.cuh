@@ -2,7 +2,7 @@
 
 #include "lowtide/engine/cuda/device.cuh"
 
-// What the last block makes of statistics of channels.
+// What is made of statistics of channels, and the extremes of whole tensors.
 
 namespace lowtide::cuda {
 

@@ -9,7 +9,7 @@ namespace lowtide::cuda {
 // Of the sums that are taken of whole images (image_weight_gradient.cu); 0 where there is no such kernel.
 std::size_t image_weight_gradient_work_bytes(const ConvGeometry& weight);
 
-// Σ over the pixels of the output that a tap leads from the input to.
+// How many pixels of the output a tap leads to from the input.
 __device__ inline long long pixels_of_tap(const ConvGeometry& g, int tap) {
   const auto count = [](int tap, int pad, int stride, int size, int results) {
     const int from = pad - tap, first = from > 0 ? divide_up(from, stride) : 0, last = size - 1 + from;

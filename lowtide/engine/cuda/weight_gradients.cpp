@@ -1,5 +1,7 @@
 #include "lowtide/engine/cuda/weight_gradients.h"
 
+#include <utility>
+
 #include "lowtide/base/cuda_stream.h"
 
 namespace lowtide::cuda {
@@ -9,15 +11,20 @@ void WeightGradients::add(const WeightGradientArguments& arguments, std::vector<
     aside_.run([&](void* stream) { conv_weight_gradient(arguments, stream); }, std::move(reads));
     return;
   }
-  // Codes are held until the end. A layer's floats, four times as large, are freed on the way.
+  // Codes are held until the end. A layer's floats, four times as large, are freed on the way, unless they are recomputed.
   of_images_.push_back(arguments);
   reads_.insert(reads_.end(), reads.begin(), reads.end());
 }
 
 void WeightGradients::finish() {
+  const auto layers = std::exchange(of_images_, {});
+  const auto reads = std::exchange(reads_, {});
+  if (!layers.empty())
+    image_weight_gradients(layers.data(), static_cast<int>(layers.size()), current_cuda_stream());
   aside_.join();
-  if (!of_images_.empty())
-    image_weight_gradients(of_images_.data(), static_cast<int>(of_images_.size()), current_cuda_stream());
+}
+
+void WeightGradients::drop() {
   of_images_.clear();
   reads_.clear();
 }

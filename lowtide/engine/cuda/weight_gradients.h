@@ -14,6 +14,8 @@ class WeightGradients {
   void add(const WeightGradientArguments& arguments, std::vector<at::Tensor> reads);
   // All gradients are there for whatever is launched on the current stream from now on.
   void finish();
+  // What a way back that ended in an error has left.
+  void drop();
 
  private:
   SideStream aside_;
