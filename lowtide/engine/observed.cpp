@@ -22,12 +22,11 @@ class ObservedEngine final : public Engine {
   at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w,
                                    const ConvShape& shape) const override {
     at::Tensor dx = engine_->conv2d_input_gradient(dy, w, shape);
-    observer_->input_gradient(dx);
-    has_input_gradient_ = true;
+    if (!std::exchange(has_input_gradient_, true)) observer_->input_gradient(dx);
     return dx;
   }
 
-  // The last of a layer's products that is asked for.
+  // Whichever gradient is asked for first; that at the input may not be asked for at all.
   at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
                                     const ConvShape& shape) const override {
     at::Tensor dw = engine_->conv2d_weight_gradient(dy, x, shape);
@@ -57,7 +56,7 @@ class ObservedEngine final : public Engine {
   const std::shared_ptr<const Engine> engine_;
   const std::shared_ptr<ProductObserver> observer_;
   mutable Quantized
-      weight_;  // of the last forward product, and whether its way back gave the input's gradient
+      weight_;  // of the last forward product, and whether the observer was shown its input's gradient
   mutable bool has_input_gradient_ = false;
 };
 
