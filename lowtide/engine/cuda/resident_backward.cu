@@ -164,152 +164,196 @@ __device__ void draw_noise(const NoiseCounter& counter, const ResidentShape& s,
         *reinterpret_cast<const uint2*>(shared + (row * 8 + at.lane / 4) * 16 + at.lane % 4 * 4);
 }
 
+// What a block does, one after the other; between each there is something that all of its threads, or all blocks, wait for.
 template <int kChannels>
-__global__ void __launch_bounds__(Resident<kChannels>::kThreads, 1)
-    resident_backward_kernel(const __grid_constant__ ResidentBackwardArguments a,
-                             const __grid_constant__ ResidentShape s) {
+struct BackwardBlock {
   using Of = Resident<kChannels>;
   using Memory = BackwardMemory<kChannels>;
   using Product = DigitProduct<kChannels>;
-  extern __shared__ __align__(16) std::uint8_t raw[];
-  auto& memory = *reinterpret_cast<Memory*>(raw);
-  const InputGradientArguments& of = a.gradient;
-  const NormGradientSums& sums = of.sums;
-  const bool adds = of.other != nullptr;
-  std::uint8_t* digits = raw + sizeof(Memory);
-  const LaneFloats<kChannels> from(digits + Of::kSteps * Memory::kStepBytes);
-  const LaneFloats<kChannels> other(digits + Of::kSteps * Memory::kStepBytes + LaneFloats<kChannels>::kBytes);
-  std::uint8_t* image =
-      digits + Of::kSteps * Memory::kStepBytes + (adds ? 2 : 1) * LaneFloats<kChannels>::kBytes;
+  using Rows = LaneRows<Of::kRows>;
+
+  const ResidentBackwardArguments& a;
+  const InputGradientArguments& of;
+  const NormGradientSums& sums;
+  const ResidentShape& s;
+  const bool adds;
+  Memory& memory;
+  std::uint8_t* const digits;
+  const LaneFloats<kChannels> from, other;  // the output of the convolution before; another reader's gradient
+  std::uint8_t* const image;
   const ResidentLane<kChannels> at;
-  const int thread = static_cast<int>(threadIdx.x);
+  const int thread;
 
-  load_image<kChannels>(s, of.dy.code, image);
-  load_bytes<Of::kThreads>(of.w.tap_value, memory.tap_value, sizeof memory.tap_value);
-  Product::load(of, digits, 0);
-  // Where the image ends, there is the code of 0.
-  const Affine error = Affine::of(of.dy);
-  if (thread < kChannels) {
-    memory.mean[thread] = sums.norm.mean[thread];
-    memory.factor[thread] = sums.norm.factor[thread];
-    memory.bias[thread] = sums.norm.bias[thread];
-#pragma unroll
-    for (int d = 0; d < kDigits; ++d)
-      memory.zero[d][thread] = error.zero * __ldg(of.w.digit_sums + d * kChannels + thread);
-  }
-  fill_border<kChannels>(s, static_cast<unsigned>(error.zero), image);
-#pragma unroll
-  for (int part = 1; part < Product::kParts - 1; ++part) Product::load(of, digits, part);
-  from.load(s, at, sums.y);
-  if (adds) other.load(s, at, of.other);
-  if (Product::kParts > 1) {
-    Product::load(of, digits, Product::kParts - 1);
-    wait_for_copies<Product::kParts - 1>();
-  } else {
-    commit_copies();
-    wait_for_copies<1>();
-  }
-  __syncthreads();
-  fill_kinds(memory);
-  LaneRows<Of::kRows> g;
-  Product::multiply(s, at, image, digits, memory, g);
-  wait_for_copies<0>();
-  __syncthreads();
+  __device__ BackwardBlock(const ResidentBackwardArguments& arguments, const ResidentShape& shape,
+                           std::uint8_t* raw)
+      : a(arguments),
+        of(arguments.gradient),
+        sums(arguments.gradient.sums),
+        s(shape),
+        adds(of.other != nullptr),
+        memory(*reinterpret_cast<Memory*>(raw)),
+        digits(raw + sizeof(Memory)),
+        from(digits + Of::kSteps * Memory::kStepBytes),
+        other(digits + Of::kSteps * Memory::kStepBytes + LaneFloats<kChannels>::kBytes),
+        image(digits + Of::kSteps * Memory::kStepBytes + (adds ? 2 : 1) * LaneFloats<kChannels>::kBytes),
+        thread(static_cast<int>(threadIdx.x)) {}
 
+  // Copies are on their way while constants are found. Beyond the image lies the code of 0.
+  __device__ __forceinline__ Affine load() const {
+    load_image<kChannels>(s, of.dy.code, image);
+    load_bytes<Of::kThreads>(of.w.tap_value, memory.tap_value, sizeof memory.tap_value);
+    Product::load(of, digits, 0);
+    const Affine error = Affine::of(of.dy);
+    if (thread < kChannels) {
+      memory.mean[thread] = sums.norm.mean[thread];
+      memory.factor[thread] = sums.norm.factor[thread];
+      memory.bias[thread] = sums.norm.bias[thread];
+#pragma unroll
+      for (int d = 0; d < kDigits; ++d)
+        memory.zero[d][thread] = error.zero * __ldg(of.w.digit_sums + d * kChannels + thread);
+    }
+    fill_border<kChannels>(s, static_cast<unsigned>(error.zero), image);
+#pragma unroll
+    for (int part = 1; part < Product::kParts - 1; ++part) Product::load(of, digits, part);
+    from.load(s, at, sums.y);
+    if (adds) other.load(s, at, of.other);
+    if (Product::kParts > 1) {
+      Product::load(of, digits, Product::kParts - 1);
+      wait_for_copies<Product::kParts - 1>();
+    } else {
+      commit_copies();
+      wait_for_copies<1>();
+    }
+    __syncthreads();
+    return error;
+  }
+
+  // The gradient at the input, what ReLU stops taken out, and its sums.
   // dx = Σ e w: e = scale (qe - ze) + residual
-  const float scale = error.scale * (*of.w.plane_scale / kDigitsOverHalves),
-              residual = static_cast<float>(error.residual);
-  float lane_sums[4][2]{};
+  __device__ __forceinline__ void find_gradient(const Affine& error, Rows& g) const {
+    fill_kinds(memory);
+    Product::multiply(s, at, image, digits, memory, g);
+    wait_for_copies<0>();
+    __syncthreads();
+    const float scale = error.scale * (*of.w.plane_scale / kDigitsOverHalves),
+                residual = static_cast<float>(error.residual);
+    float lane_sums[4][2]{};
 #pragma unroll
-  for (int i = 0; i < Of::kRows; ++i) {
-    if (at.tile(i / 2) >= s.tiles) continue;
-    const int element = at.element(s, i), pixel = at.pixel(i), row = s.by_width.of(pixel);
-    const int kind = edge_kind(row, s.height) * 3 + edge_kind(pixel - row * s.width, s.width);
-    const float4 value = *reinterpret_cast<const float4*>(memory.kind_value[kind] + at.channel);
-    const float4 y4 = from.row(i), other4 = adds ? other.row(i) : make_float4(0, 0, 0, 0);
-    const float values[4] = {value.x, value.y, value.z, value.w}, y[4] = {y4.x, y4.y, y4.z, y4.w};
-    const float added[4] = {other4.x, other4.y, other4.z, other4.w};
-    unsigned passing = 0xfu;
-    if (sums.relu && sums.positive != nullptr) passing = sums.positive[element / 8] >> (element % 8);
+    for (int i = 0; i < Of::kRows; ++i) {
+      if (at.tile(i / 2) >= s.tiles) continue;
+      const int element = at.element(s, i), pixel = at.pixel(i), row = s.by_width.of(pixel);
+      const int kind = edge_kind(row, s.height) * 3 + edge_kind(pixel - row * s.width, s.width);
+      const float4 value = *reinterpret_cast<const float4*>(memory.kind_value[kind] + at.channel);
+      const float4 y4 = from.row(i), other4 = adds ? other.row(i) : make_float4(0, 0, 0, 0);
+      const float values[4] = {value.x, value.y, value.z, value.w}, y[4] = {y4.x, y4.y, y4.z, y4.w};
+      const float added[4] = {other4.x, other4.y, other4.z, other4.w};
+      unsigned passing = 0xfu;
+      if (sums.relu && sums.positive != nullptr) passing = sums.positive[element / 8] >> (element % 8);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int c = at.channel + j;
-      const bool passes =
-          !sums.relu ||
-          (sums.positive != nullptr ? (passing >> j & 1) != 0
-                                    : mapped(y[j], memory.mean[c], memory.factor[c], memory.bias[c]) > 0);
-      const float gradient = g[i][j] * scale + (residual * values[j] + added[j]);
-      g[i][j] = passes ? gradient : 0.0f;
-      lane_sums[j][0] += g[i][j];
-      lane_sums[j][1] += g[i][j] * (y[j] - memory.mean[c]);
+      for (int j = 0; j < 4; ++j) {
+        const int c = at.channel + j;
+        const bool passes =
+            !sums.relu ||
+            (sums.positive != nullptr ? (passing >> j & 1) != 0
+                                      : mapped(y[j], memory.mean[c], memory.factor[c], memory.bias[c]) > 0);
+        const float gradient = g[i][j] * scale + (residual * values[j] + added[j]);
+        g[i][j] = passes ? gradient : 0.0f;
+        lane_sums[j][0] += g[i][j];
+        lane_sums[j][1] += g[i][j] * (y[j] - memory.mean[c]);
+      }
+      if (of.dx != nullptr)
+        *reinterpret_cast<float4*>(of.dx + element) = make_float4(g[i][0], g[i][1], g[i][2], g[i][3]);
     }
-    if (of.dx != nullptr)
-      *reinterpret_cast<float4*>(of.dx + element) = make_float4(g[i][0], g[i][1], g[i][2], g[i][3]);
+    add_sums(sums, at, lane_sums, memory);
   }
-  add_sums(sums, at, lane_sums, memory);
-  const GridBarrier all_summed{ChannelWork(sums.work, kChannels).blocks_done};
-  all_summed.arrive();
-  all_summed.wait();
 
-  if (thread < kChannels) {
-    const double count = static_cast<double>(s.images) * (s.height * s.width);
-    const ChannelGradient channel = channel_gradient(sums, thread, kChannels, count);
-    memory.gradient_mean[thread] = channel.mean;
-    memory.slope[thread] = channel.slope;
-    if (blockIdx.x == 0) store_gradient(sums, thread, channel);
-  }
-  __syncthreads();
-  Extent extent;
-#pragma unroll
-  for (int i = 0; i < Of::kRows; ++i) {
-    if (at.tile(i / 2) >= s.tiles) continue;
-    const float4 y4 = from.row(i);
-    const float y[4] = {y4.x, y4.y, y4.z, y4.w};
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int c = at.channel + j;
-      g[i][j] = norm_error(g[i][j], y[j], memory.mean[c], memory.factor[c], memory.gradient_mean[c],
-                           memory.slope[c]);
-      extent.include(g[i][j]);
+  // From that gradient to the error, in its place. Gives the block's extremes.
+  __device__ __forceinline__ BlockExtremes find_error(Rows& g) const {
+    if (thread < kChannels) {
+      const double count = static_cast<double>(s.images) * (s.height * s.width);
+      const ChannelGradient channel = channel_gradient(sums, thread, kChannels, count);
+      memory.gradient_mean[thread] = channel.mean;
+      memory.slope[thread] = channel.slope;
+      if (blockIdx.x == 0) store_gradient(sums, thread, channel);
     }
+    __syncthreads();
+    Extent extent;
+#pragma unroll
+    for (int i = 0; i < Of::kRows; ++i) {
+      if (at.tile(i / 2) >= s.tiles) continue;
+      const float4 y4 = from.row(i);
+      const float y[4] = {y4.x, y4.y, y4.z, y4.w};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int c = at.channel + j;
+        g[i][j] = norm_error(g[i][j], y[j], memory.mean[c], memory.factor[c], memory.gradient_mean[c],
+                             memory.slope[c]);
+        extent.include(g[i][j]);
+      }
+    }
+    return extent.join();
   }
-  const ExtremesWork work(a.error.work);
-  const BlockExtremes block = extent.join();
-  if (thread == 0) work.include(block);
-  const GridBarrier all_measured{work.blocks_done()};
-  all_measured.arrive();
-  uint2 noise[Of::kRows]{};  // drawn while blocks wait
-  if (a.error.noisy) {
+
+  __device__ __forceinline__ void draw(uint2 (&noise)[Of::kRows]) const {
+    if (!a.error.noisy) return;
     const NoiseCounter counter = counter_at(a.error.counter, a.error.device_step);
 #pragma unroll
     for (int m = 0; m < Of::kMTiles; ++m)
       draw_noise(counter, s, at, m, memory.noise[threadIdx.x / kWarp], noise);
   }
-  all_measured.wait();
-  if (thread < kWarp) {
-    const BlockExtremes all = work.all();
-    if (thread == 0) memory.ends = all;
-  }
-  __syncthreads();
-  float min, range;
-  store_range(memory.ends.low, memory.ends.high, &min, &range);
-  const Encoder encoder = Encoder::make(min, range, a.error.bits.top());
-  if (blockIdx.x == 0 && thread == 0) {
-    *a.error.min = min;
-    *a.error.range = range;
-    *a.error.scale = encoder.scale;
-  }
+
+  // The error's codes, by the extremes of all blocks.
+  __device__ __forceinline__ void encode(const ExtremesWork& work, const uint2 (&noise)[Of::kRows],
+                                         const Rows& error) const {
+    if (thread < kWarp) {
+      const BlockExtremes all = work.all();
+      if (thread == 0) memory.ends = all;
+    }
+    __syncthreads();
+    float min, range;
+    store_range(memory.ends.low, memory.ends.high, &min, &range);
+    const Encoder encoder = Encoder::make(min, range, a.error.bits.top());
+    if (blockIdx.x == 0 && thread == 0) {
+      *a.error.min = min;
+      *a.error.range = range;
+      *a.error.scale = encoder.scale;
+    }
 #pragma unroll
-  for (int i = 0; i < Of::kRows; ++i) {
-    if (at.tile(i / 2) >= s.tiles) continue;
-    const unsigned bits[2] = {noise[i].x, noise[i].y};
-    const auto rounded = [&](int j) {
-      return encoder.rounded(g[i][j],
-                             a.error.noisy ? noise_value(bits[j / 2] >> (j % 2 * 16) & 0xffffu) : 0.0f);
-    };
-    *reinterpret_cast<unsigned*>(a.error.code + at.element(s, i)) =
-        Encoder::four_bytes(rounded(0), rounded(1), rounded(2), rounded(3));
+    for (int i = 0; i < Of::kRows; ++i) {
+      if (at.tile(i / 2) >= s.tiles) continue;
+      const unsigned bits[2] = {noise[i].x, noise[i].y};
+      const auto rounded = [&](int j) {
+        return encoder.rounded(error[i][j],
+                               a.error.noisy ? noise_value(bits[j / 2] >> (j % 2 * 16) & 0xffffu) : 0.0f);
+      };
+      *reinterpret_cast<unsigned*>(a.error.code + at.element(s, i)) =
+          Encoder::four_bytes(rounded(0), rounded(1), rounded(2), rounded(3));
+    }
   }
+};
+
+template <int kChannels>
+__global__ void __launch_bounds__(Resident<kChannels>::kThreads, 1)
+    resident_backward_kernel(const __grid_constant__ ResidentBackwardArguments a,
+                             const __grid_constant__ ResidentShape s) {
+  extern __shared__ __align__(16) std::uint8_t raw[];
+  const BackwardBlock<kChannels> block(a, s, raw);
+  const Affine error = block.load();
+  LaneRows<Resident<kChannels>::kRows> g;
+  block.find_gradient(error, g);
+  const GridBarrier all_summed{ChannelWork(a.gradient.sums.work, kChannels).blocks_done};
+  all_summed.arrive();
+  all_summed.wait();
+
+  const ExtremesWork work(a.error.work);
+  const BlockExtremes ends = block.find_error(g);
+  if (threadIdx.x == 0) work.include(ends);
+  const GridBarrier all_measured{work.blocks_done()};
+  all_measured.arrive();
+  uint2 noise[Resident<kChannels>::kRows]{};
+  block.draw(noise);  // while blocks wait
+  all_measured.wait();
+  block.encode(work, noise, g);
 }
 
 template <int kChannels>
