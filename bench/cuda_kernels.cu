@@ -77,8 +77,8 @@ struct Case {
   Buffer<std::uint8_t> forward, backward;
   Buffer<int> prefix;
   Buffer<float> tap_value, plane_scale;
-  Buffer<std::uint8_t> digits;
-  Buffer<int> digit_sums;
+  Buffer<std::uint8_t> limbs;
+  Buffer<int> limb_sums;
   Buffer<float> y, dx, dw, other, producer;
   Buffer<float> gamma, beta, running_mean, running_variance, mean, factor, bias, inverse, min, range;
   Buffer<float> gm, slope, dgamma, dbeta;
@@ -112,8 +112,8 @@ struct Case {
         prefix(size((g.kernel_rows + 1) * (g.kernel_cols + 1), g.outputs)),
         tap_value(size(g.taps(), g.inputs)),
         plane_scale(1),
-        digits(packed_digit_bytes(g.outputs, g.taps(), g.inputs)),
-        digit_sums(size(kDigits, g.inputs), 0),
+        limbs(packed_limb_bytes(g.outputs, g.taps(), g.inputs)),
+        limb_sums(size(kLimbs, g.inputs), 0),
         y(size(g.output_pixels(), g.outputs)),
         dx(size(g.input_pixels(), g.inputs)),
         dw(w_host.size()),
@@ -157,9 +157,9 @@ struct Case {
     l.tap_prefix = prefix.get();
     l.tap_value = tap_value.get();
     l.plane_scale = plane_scale.get();
-    if (has_digits(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) {
-      l.digits = reinterpret_cast<std::uint32_t*>(digits.get());
-      l.digit_sums = digit_sums.get();
+    if (has_limbs(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) {
+      l.limbs = reinterpret_cast<std::uint32_t*>(limbs.get());
+      l.limb_sums = limb_sums.get();
     }
     return l;
   }

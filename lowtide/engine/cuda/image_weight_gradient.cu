@@ -326,7 +326,7 @@ bool has_image_weight_gradient(const ConvGeometry& g) {
 }
 
 std::size_t image_weight_gradient_work_bytes(const ConvGeometry& g) {
-  if (!has_digits(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) return 0;
+  if (!has_limbs(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) return 0;
   return sizeof(long long) * static_cast<std::size_t>(words_of(g.inputs).all());
 }
 

@@ -45,22 +45,22 @@ struct WeightLayer {
       nullptr;  // Σ code over inputs and the taps above and left: (rows + 1) × (cols + 1) × outputs
   float* tap_value = nullptr;  // Σ value over outputs: taps × inputs
   float* plane_scale =
-      nullptr;  // one number: what the halves of `backward` are to be multiplied by, and the digits (launch.h)
+      nullptr;  // one number: what the halves of `backward` are to be multiplied by, and the limbs (launch.h)
   // For the input gradient of images that stay: three signed bytes a value, the greatest first; of 32 along the sum packed as
-  // `forward` is, digit after digit. And the sum of each digit over taps and outputs, digits × inputs, in zeroed memory. Nothing
-  // where has_digits() is false.
-  std::uint32_t* digits = nullptr;
-  int* digit_sums = nullptr;
+  // `forward` is, limb after limb. And the sum of each limb over taps and outputs, limbs × inputs, in zeroed memory. Nothing
+  // where has_limbs() is false.
+  std::uint32_t* limbs = nullptr;
+  int* limb_sums = nullptr;
 };
-inline constexpr int kDigits = 3;
-LOWTIDE_HOST_DEVICE inline bool has_digits(int outputs, int kernel_rows, int kernel_cols, int inputs) {
+inline constexpr int kLimbs = 3;
+LOWTIDE_HOST_DEVICE inline bool has_limbs(int outputs, int kernel_rows, int kernel_cols, int inputs) {
   return kernel_rows == 3 && kernel_cols == 3 && inputs == outputs &&
          (inputs == 16 || inputs == 32 || inputs == 64);
 }
 
 std::size_t packed_forward_bytes(int outputs, int taps, int inputs);
 std::size_t packed_backward_bytes(int outputs, int taps, int inputs);
-std::size_t packed_digit_bytes(int outputs, int taps, int inputs);
+std::size_t packed_limb_bytes(int outputs, int taps, int inputs);
 void encode_weights(const WeightLayer* layers, int count, void* stream);
 
 // ---- Statistics of channels ----------------------------------------------------------------------------------------

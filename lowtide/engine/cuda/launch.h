@@ -14,8 +14,8 @@ LOWTIDE_HOST_DEVICE inline int forward_columns(int outputs) {
   return outputs <= 16 ? 16 : outputs <= 32 ? 32 : 64;
 }
 
-// A weight's digits (WeightLayer::digits) are of its value times 2^21 / 2^e, where 2^e is the greatest power of two that is not
+// A weight's limbs (WeightLayer::limbs) are of its value times 2^21 / 2^e, where 2^e is the greatest power of two that is not
 // above the layer's largest value; its halves are of 2^13 / 2^e.
-inline constexpr float kDigitsOverHalves = 256;
+inline constexpr float kLimbsOverHalves = 256;
 
 }  // namespace lowtide::cuda

@@ -29,7 +29,7 @@ class Arena {
 
 // Where the memory of one convolution lies in the two arenas.
 struct Places {
-  std::int64_t code, scale, offset, forward, backward, tap_prefix, tap_value, plane_scale, digits, digit_sums;
+  std::int64_t code, scale, offset, forward, backward, tap_prefix, tap_value, plane_scale, limbs, limb_sums;
   std::int64_t statistics, gradient_sums, sum_extremes, error_extremes, weight_gradient;
 };
 
@@ -58,9 +58,9 @@ Places place(const ConvGeometry& g, bool keeps, Arena& plain, Arena& zeroed) {
   p.backward = plain.add(packed_backward_bytes(g.outputs, g.taps(), g.inputs));
   p.tap_value = plain.add(taps * inputs * sizeof(float));
   p.plane_scale = plain.add(sizeof(float));
-  if (has_digits(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) {
-    p.digits = plain.add(packed_digit_bytes(g.outputs, g.taps(), g.inputs));
-    p.digit_sums = zeroed.add(kDigits * inputs * sizeof(int));
+  if (has_limbs(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) {
+    p.limbs = plain.add(packed_limb_bytes(g.outputs, g.taps(), g.inputs));
+    p.limb_sums = zeroed.add(kLimbs * inputs * sizeof(int));
   }
   p.gradient_sums = zeroed.add(statistics_bytes(g.outputs));
   p.error_extremes = zeroed.add(kExtremesBytes);
@@ -104,9 +104,9 @@ void fill(PreparedCudaConv& conv, const ConvWeight& of, const at::Tensor& weight
   layer.backward = at_place<std::uint32_t>(plain, p.backward);
   layer.tap_value = at_place<float>(plain, p.tap_value);
   layer.plane_scale = at_place<float>(plain, p.plane_scale);
-  if (has_digits(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) {
-    layer.digits = at_place<std::uint32_t>(plain, p.digits);
-    layer.digit_sums = at_place<int>(zeroed, p.digit_sums);
+  if (has_limbs(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) {
+    layer.limbs = at_place<std::uint32_t>(plain, p.limbs);
+    layer.limb_sums = at_place<int>(zeroed, p.limb_sums);
   }
   conv.gradient_sums = at_place<void*>(zeroed, p.gradient_sums);
   conv.error_extremes = at_place<void*>(zeroed, p.error_extremes);

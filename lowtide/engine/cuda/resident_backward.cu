@@ -1,6 +1,6 @@
 // The gradient at the input of a convolution of images that stay, the gradient of the normalisation that made that input, and the
 // codes of the error that comes of it, in one kernel. The weight's scale runs along the sum, so its values are multiplied, in
-// digits of a byte: sums of integers, exact.
+// limbs of a byte: sums of integers, exact.
 #include "lowtide/engine/cuda/resident.cuh"
 #include "lowtide/quant/noise.h"
 #include "lowtide/quant/vector.cuh"
@@ -14,18 +14,18 @@ constexpr int kKinds = 9;  // of pixels, by the taps that lie inside: first, mid
 template <int kChannels>
 struct __align__(16) BackwardMemory {
   using Of = Resident<kChannels>;
-  static constexpr int kStepBytes = kDigits * kChannels * 32;  // of the digits
+  static constexpr int kStepBytes = kLimbs * kChannels * 32;  // of the limbs
 
   float mean[kChannels], factor[kChannels], bias[kChannels];  // of the normalisation before
   float gradient_mean[kChannels], slope[kChannels];
-  int zero[kDigits][kChannels];         // what the error's zero adds to a sum, digit by digit
+  int zero[kLimbs][kChannels];          // what the error's zero adds to a sum, limb by limb
   float tap_value[kTaps][kChannels];    // Σ of the weight's values over outputs
   float kind_value[kKinds][kChannels];  // the same over the taps that lead from a pixel into the image
   float2 sums[Of::kRowWarps][kChannels];
   unsigned short noise[Of::kWarps][16 * 16];
   BlockExtremes ends;
 
-  // After it: digits of the weight, the output of the convolution before, what is to be added, the image.
+  // After it: limbs of the weight, the output of the convolution before, what is to be added, the image.
   static std::size_t bytes(const ResidentShape& s, bool adds) {
     return sizeof(BackwardMemory) + Of::kSteps * kStepBytes + (adds ? 2 : 1) * LaneFloats<kChannels>::kBytes +
            Of::image_bytes(s);
@@ -51,36 +51,36 @@ __device__ void fill_kinds(BackwardMemory<kChannels>& memory) {
   }
 }
 
-// Σ (qe - ze) w, up to the scale of the digits. Digits come in parts, the next on its way while one is multiplied.
+// Σ (qe - ze) w, up to the scale of the limbs. Limbs come in parts, the next on its way while one is multiplied.
 template <int kChannels>
-struct DigitProduct {
+struct LimbProduct {
   using Of = Resident<kChannels>;
   using Memory = BackwardMemory<kChannels>;
   static constexpr int kParts = kChannels == 16 ? 1 : 3, kPartSteps = Of::kSteps / kParts;
 
-  static __device__ void load(const InputGradientArguments& a, std::uint8_t* digits, int part) {
+  static __device__ void load(const InputGradientArguments& a, std::uint8_t* limbs, int part) {
     constexpr int kBytes = kPartSteps * Memory::kStepBytes;
-    load_bytes<Of::kThreads>(reinterpret_cast<const std::uint8_t*>(a.w.digits) + part * kBytes,
-                             digits + part * kBytes, kBytes);
+    load_bytes<Of::kThreads>(reinterpret_cast<const std::uint8_t*>(a.w.limbs) + part * kBytes,
+                             limbs + part * kBytes, kBytes);
     commit_copies();
   }
 
   // Of all tiles; of half of them at a time where registers would not do.
   static __device__ __forceinline__ void multiply(const ResidentShape& s, const ResidentLane<kChannels>& at,
-                                                  const std::uint8_t* image, const std::uint8_t* digits,
+                                                  const std::uint8_t* image, const std::uint8_t* limbs,
                                                   const Memory& memory, LaneRows<Of::kRows>& g) {
     constexpr int kAtOnce = Of::kMTiles < 2 ? Of::kMTiles : 2;
-    multiply_tiles<0, kAtOnce>(s, at, image, digits, memory, g);
-    if constexpr (Of::kMTiles > 2) multiply_tiles<2, 2>(s, at, image, digits, memory, g);
+    multiply_tiles<0, kAtOnce>(s, at, image, limbs, memory, g);
+    if constexpr (Of::kMTiles > 2) multiply_tiles<2, 2>(s, at, image, limbs, memory, g);
   }
 
  private:
   template <int kFirst, int kTiles>
   static __device__ __forceinline__ void multiply_tiles(const ResidentShape& s,
                                                         const ResidentLane<kChannels>& at,
-                                                        const std::uint8_t* image, const std::uint8_t* digits,
+                                                        const std::uint8_t* image, const std::uint8_t* limbs,
                                                         const Memory& memory, LaneRows<Of::kRows>& g) {
-    int product[kDigits][kTiles][2][4]{};
+    int product[kLimbs][kTiles][2][4]{};
     for_each_operand<kChannels, true, kFirst, kTiles>(
         s, at, image, [&](int step, const unsigned(&pixels)[kTiles][4]) {
           if (step > 0 && step % kPartSteps == 0) {
@@ -89,10 +89,10 @@ struct DigitProduct {
             __syncthreads();
           }
 #pragma unroll
-          for (int d = 0; d < kDigits; ++d) {
+          for (int d = 0; d < kLimbs; ++d) {
 #pragma unroll
             for (int n = 0; n < 2; ++n) {
-              const uint2 weights = weights_at(digits, at, step * kDigits + d, n);
+              const uint2 weights = weights_at(limbs, at, step * kLimbs + d, n);
 #pragma unroll
               for (int m = 0; m < kTiles; ++m)
                 multiply_signed(product[d][m][n], pixels[m], weights.x, weights.y);
@@ -101,14 +101,14 @@ struct DigitProduct {
         });
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const int zero[kDigits] = {memory.zero[0][at.channel + j], memory.zero[1][at.channel + j],
-                                 memory.zero[2][at.channel + j]};
+      const int zero[kLimbs] = {memory.zero[0][at.channel + j], memory.zero[1][at.channel + j],
+                                memory.zero[2][at.channel + j]};
 #pragma unroll
       for (int i = 0; i < 2 * kTiles; ++i) {
-        const auto digit = [&](int d) {
+        const auto limb = [&](int d) {
           return static_cast<float>(product[d][i / 2][j / 2][i % 2 * 2 + j % 2] - zero[d]);
         };
-        g[2 * kFirst + i][j] = (digit(0) * 256.0f + digit(1)) * 256.0f + digit(2);
+        g[2 * kFirst + i][j] = (limb(0) * 256.0f + limb(1)) * 256.0f + limb(2);
       }
     }
   }
@@ -169,7 +169,7 @@ template <int kChannels>
 struct BackwardBlock {
   using Of = Resident<kChannels>;
   using Memory = BackwardMemory<kChannels>;
-  using Product = DigitProduct<kChannels>;
+  using Product = LimbProduct<kChannels>;
   using Rows = LaneRows<Of::kRows>;
 
   const ResidentBackwardArguments& a;
@@ -178,7 +178,7 @@ struct BackwardBlock {
   const ResidentShape& s;
   const bool adds;
   Memory& memory;
-  std::uint8_t* const digits;
+  std::uint8_t* const limbs;
   const LaneFloats<kChannels> from, other;  // the output of the convolution before; another reader's gradient
   std::uint8_t* const image;
   const ResidentLane<kChannels> at;
@@ -192,33 +192,33 @@ struct BackwardBlock {
         s(shape),
         adds(of.other != nullptr),
         memory(*reinterpret_cast<Memory*>(raw)),
-        digits(raw + sizeof(Memory)),
-        from(digits + Of::kSteps * Memory::kStepBytes),
-        other(digits + Of::kSteps * Memory::kStepBytes + LaneFloats<kChannels>::kBytes),
-        image(digits + Of::kSteps * Memory::kStepBytes + (adds ? 2 : 1) * LaneFloats<kChannels>::kBytes),
+        limbs(raw + sizeof(Memory)),
+        from(limbs + Of::kSteps * Memory::kStepBytes),
+        other(limbs + Of::kSteps * Memory::kStepBytes + LaneFloats<kChannels>::kBytes),
+        image(limbs + Of::kSteps * Memory::kStepBytes + (adds ? 2 : 1) * LaneFloats<kChannels>::kBytes),
         thread(static_cast<int>(threadIdx.x)) {}
 
   // Copies are on their way while constants are found. Beyond the image lies the code of 0.
   __device__ __forceinline__ Affine load() const {
     load_image<kChannels>(s, of.dy.code, image);
     load_bytes<Of::kThreads>(of.w.tap_value, memory.tap_value, sizeof memory.tap_value);
-    Product::load(of, digits, 0);
+    Product::load(of, limbs, 0);
     const Affine error = Affine::of(of.dy);
     if (thread < kChannels) {
       memory.mean[thread] = sums.norm.mean[thread];
       memory.factor[thread] = sums.norm.factor[thread];
       memory.bias[thread] = sums.norm.bias[thread];
 #pragma unroll
-      for (int d = 0; d < kDigits; ++d)
-        memory.zero[d][thread] = error.zero * __ldg(of.w.digit_sums + d * kChannels + thread);
+      for (int d = 0; d < kLimbs; ++d)
+        memory.zero[d][thread] = error.zero * __ldg(of.w.limb_sums + d * kChannels + thread);
     }
     fill_border<kChannels>(s, static_cast<unsigned>(error.zero), image);
 #pragma unroll
-    for (int part = 1; part < Product::kParts - 1; ++part) Product::load(of, digits, part);
+    for (int part = 1; part < Product::kParts - 1; ++part) Product::load(of, limbs, part);
     from.load(s, at, sums.y);
     if (adds) other.load(s, at, of.other);
     if (Product::kParts > 1) {
-      Product::load(of, digits, Product::kParts - 1);
+      Product::load(of, limbs, Product::kParts - 1);
       wait_for_copies<Product::kParts - 1>();
     } else {
       commit_copies();
@@ -232,10 +232,10 @@ struct BackwardBlock {
   // dx = Σ e w: e = scale (qe - ze) + residual
   __device__ __forceinline__ void find_gradient(const Affine& error, Rows& g) const {
     fill_kinds(memory);
-    Product::multiply(s, at, image, digits, memory, g);
+    Product::multiply(s, at, image, limbs, memory, g);
     wait_for_copies<0>();
     __syncthreads();
-    const float scale = error.scale * (*of.w.plane_scale / kDigitsOverHalves),
+    const float scale = error.scale * (*of.w.plane_scale / kLimbsOverHalves),
                 residual = static_cast<float>(error.residual);
     float lane_sums[4][2]{};
 #pragma unroll

@@ -145,51 +145,51 @@ __global__ void pack_backward(Layers layers) {
   }
 }
 
-// A value as a whole number below 2^22, in signed digits of a byte.
-struct Digits {
-  int digit[kDigits];
+// A value as a whole number below 2^22, in signed limbs of a byte.
+struct Limbs {
+  int limb[kLimbs];
 
-  __device__ explicit Digits(float value) {
+  __device__ explicit Limbs(float value) {
     const int number = __float2int_rn(value);
-    digit[2] = static_cast<signed char>(number & 0xff);
-    const int rest = (number - digit[2]) >> 8;
-    digit[1] = static_cast<signed char>(rest & 0xff);
-    digit[0] = (rest - digit[1]) >> 8;
+    limb[2] = static_cast<signed char>(number & 0xff);
+    const int rest = (number - limb[2]) >> 8;
+    limb[1] = static_cast<signed char>(rest & 0xff);
+    limb[0] = (rest - limb[1]) >> 8;
   }
 };
 
-__host__ __device__ int digit_depth(int taps, int outputs) { return round_up(taps * outputs, 32); }
-__host__ __device__ int digit_words(const WeightLayer& w) {
-  return digit_depth(w.kernel_rows * w.kernel_cols, w.outputs) * w.inputs / 4;
+__host__ __device__ int limb_depth(int taps, int outputs) { return round_up(taps * outputs, 32); }
+__host__ __device__ int limb_words(const WeightLayer& w) {
+  return limb_depth(w.kernel_rows * w.kernel_cols, w.outputs) * w.inputs / 4;
 }
 
-// Likewise as digits, packed as for the output: columns are inputs, and along the sum run taps and outputs.
-__global__ void pack_digits(Layers layers) {
+// Likewise as limbs, packed as for the output: columns are inputs, and along the sum run taps and outputs.
+__global__ void pack_limbs(Layers layers) {
   int block = 0;
   const WeightLayer& w = layer_of_block(layers, block);
-  const int taps = w.kernel_rows * w.kernel_cols, words = digit_words(w);
-  const float factor = plane_factor(w) * kDigitsOverHalves;
+  const int taps = w.kernel_rows * w.kernel_cols, words = limb_words(w);
+  const float factor = plane_factor(w) * kLimbsOverHalves;
   const int item = block * kThreads + static_cast<int>(threadIdx.x);
   if (item >= words) return;  // whole warps
   const int lane = item / 2 % kWarp, tile = item / 2 / kWarp % (w.inputs / 8);
   const int k = item / 2 / kWarp / (w.inputs / 8) * 32 + item % 2 * 16 + lane % 4 * 4;
   const int input = channel_at(tile, lane / 4);
-  unsigned packed[kDigits]{};
-  int sum[kDigits]{};
+  unsigned packed[kLimbs]{};
+  int sum[kLimbs]{};
   for (int i = 0; i < 4; ++i) {
     if (k + i >= taps * w.outputs) break;
-    const Digits of(decoded(w, (k + i) % w.outputs, (k + i) / w.outputs, input) * factor);
-    for (int d = 0; d < kDigits; ++d) {
-      packed[d] |= static_cast<unsigned>(of.digit[d] & 0xff) << (8 * i);
-      sum[d] += of.digit[d];
+    const Limbs of(decoded(w, (k + i) % w.outputs, (k + i) / w.outputs, input) * factor);
+    for (int d = 0; d < kLimbs; ++d) {
+      packed[d] |= static_cast<unsigned>(of.limb[d] & 0xff) << (8 * i);
+      sum[d] += of.limb[d];
     }
   }
-  // By step along the sum, then by digit.
+  // By step along the sum, then by limb.
   const int step_words = 8 * w.inputs, step = item / step_words;
-  for (int d = 0; d < kDigits; ++d) {
-    w.digits[(step * kDigits + d) * step_words + item % step_words] = packed[d];
+  for (int d = 0; d < kLimbs; ++d) {
+    w.limbs[(step * kLimbs + d) * step_words + item % step_words] = packed[d];
     for (int other = 1; other < 8; other *= 2) sum[d] += __shfl_xor_sync(0xffffffffu, sum[d], other);
-    if (item % 8 == 0) atomicAdd(w.digit_sums + d * w.inputs + input, sum[d]);
+    if (item % 8 == 0) atomicAdd(w.limb_sums + d * w.inputs + input, sum[d]);
   }
 }
 
@@ -221,8 +221,8 @@ std::size_t packed_backward_bytes(int outputs, int taps, int inputs) {
          static_cast<std::size_t>(backward_depth(taps, outputs)) * 4;
 }
 
-std::size_t packed_digit_bytes(int outputs, int taps, int inputs) {
-  return static_cast<std::size_t>(kDigits * digit_depth(taps, outputs)) * static_cast<std::size_t>(inputs);
+std::size_t packed_limb_bytes(int outputs, int taps, int inputs) {
+  return static_cast<std::size_t>(kLimbs * limb_depth(taps, outputs)) * static_cast<std::size_t>(inputs);
 }
 
 void encode_weights(const WeightLayer* layers, int count, void* opaque_stream) {
@@ -242,8 +242,8 @@ void encode_weights(const WeightLayer* layers, int count, void* opaque_stream) {
       pack_backward, 0, stream);
   launch(
       layers, count,
-      [](const WeightLayer& w) { return w.digits == nullptr ? 0 : divide_up(digit_words(w), kThreads); },
-      pack_digits, 0, stream);
+      [](const WeightLayer& w) { return w.limbs == nullptr ? 0 : divide_up(limb_words(w), kThreads); },
+      pack_limbs, 0, stream);
 }
 
 }  // namespace lowtide::cuda
