@@ -248,14 +248,19 @@ NormGradientArguments FusedConvNorm::error_arguments(const ErrorFormat& format) 
   return a;
 }
 
+NormGradients FusedConvNorm::parameter_gradients() const {
+  NormGradients result;
+  result.weight = conv_->by_channel.select(0, Conv::kWeightGradient);
+  result.bias = conv_->by_channel.select(0, Conv::kBiasGradient);
+  return result;
+}
+
 NormGradients FusedConvNorm::error_codes(NormGradientArguments& a, const ErrorFormat& format) {
   const at::Tensor code = empty_output(at::kByte);
   a.code = code.data_ptr<std::uint8_t>();
   const Quantized error{code, conv_->tensor(Conv::kErrorScale), conv_->tensor(Conv::kErrorMin), format.bits};
-  NormGradients result;
+  NormGradients result = parameter_gradients();
   result.error = {error, error};
-  result.weight = conv_->by_channel.select(0, Conv::kWeightGradient);
-  result.bias = conv_->by_channel.select(0, Conv::kBiasGradient);
   return result;
 }
 
@@ -283,9 +288,8 @@ NormGradients FusedConvNorm::norm_gradient(at::Tensor gradient, const ErrorForma
     a.error = floats.data_ptr<float>();
     norm_gradient_range(a, current_cuda_stream());
     const Range range{conv_->tensor(Conv::kErrorMin), conv_->tensor(Conv::kErrorRange)};
+    result = parameter_gradients();
     result.error = quantise_error(floats, format, range);
-    result.weight = conv_->by_channel.select(0, Conv::kWeightGradient);
-    result.bias = conv_->by_channel.select(0, Conv::kBiasGradient);
   }
   if (wants_residual) result.residual = masked;
   y_.reset();

@@ -40,6 +40,7 @@ class FusedConvNorm final : public ConvNorm {
                                             const std::array<std::int64_t, 2>& stride) const;
   // Of the norm's gradient: where it goes.
   NormGradientArguments error_arguments(const ErrorFormat& format);
+  NormGradients parameter_gradients() const;
   NormGradients error_codes(NormGradientArguments& arguments, const ErrorFormat& format);
   Activation normalise(const at::Tensor& residual, at::Tensor* positive);
   NormAddArguments sum_arguments(const at::Tensor& residual, const at::Tensor& value,

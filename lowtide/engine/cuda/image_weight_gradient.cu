@@ -138,10 +138,6 @@ __device__ void add_error_sums(const ConvGeometry& g, const ImageCut& cut, const
   }
 }
 
-__device__ void add_word(long long* to, int word) {
-  atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(word));
-}
-
 // Layers of one launch, and which blocks are whose.
 template <int kMost>
 struct Layers {

@@ -3,6 +3,7 @@
 #include "lowtide/engine/cuda/divisor.cuh"
 #include "lowtide/engine/cuda/output_values.cuh"
 #include "lowtide/engine/cuda/statistics.cuh"
+#include "lowtide/quant/vector.cuh"
 
 // Images that stay. A 3 × 3 convolution of small images in steps of 1 is computed by a block an image, in whose registers the
 // result stays while all blocks wait for each other to find out what the next pass needs: statistics, sums, ranges. So a
@@ -118,6 +119,37 @@ void launch_resident(const char* name, int blocks, int threads, std::size_t shar
   config.numAttrs = 1;
   cudaLaunchKernelEx(&config, kKernel, arguments...);
   check_launch(name);
+}
+
+// Calls launch with the number of channels as a constant.
+template <typename Launch>
+void with_channels(int channels, const Launch& launch) {
+  if (channels == 16) return launch(std::integral_constant<int, 16>());
+  if (channels == 32) return launch(std::integral_constant<int, 32>());
+  return launch(std::integral_constant<int, 64>());
+}
+
+// The encoder for the range that all blocks have joined, after they waited for each other; the first block writes it down. By all
+// threads; `shared` is in shared memory.
+struct RangeOut {
+  float *min, *range, *scale;
+};
+__device__ __forceinline__ Encoder encoder_of_all(const ExtremesWork& work, const DeviceBits& bits,
+                                                  const RangeOut& out, BlockExtremes& shared) {
+  if (threadIdx.x < kWarp) {
+    const BlockExtremes all = work.all();
+    if (threadIdx.x == 0) shared = all;
+  }
+  __syncthreads();
+  float min, range;
+  store_range(shared.low, shared.high, &min, &range);
+  const Encoder encoder = Encoder::make(min, range, bits.top());
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    *out.min = min;
+    *out.range = range;
+    *out.scale = encoder.scale;
+  }
+  return encoder;
 }
 
 // ---- Pixels in shared memory ---------------------------------------------------------------------------------------

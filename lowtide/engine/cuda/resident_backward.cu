@@ -3,7 +3,6 @@
 // limbs of a byte: sums of integers, exact.
 #include "lowtide/engine/cuda/resident.cuh"
 #include "lowtide/quant/noise.h"
-#include "lowtide/quant/vector.cuh"
 
 namespace lowtide::cuda {
 namespace {
@@ -305,19 +304,8 @@ struct BackwardBlock {
   // The error's codes, by the extremes of all blocks.
   __device__ __forceinline__ void encode(const ExtremesWork& work, const uint2 (&noise)[Of::kRows],
                                          const Rows& error) const {
-    if (thread < kWarp) {
-      const BlockExtremes all = work.all();
-      if (thread == 0) memory.ends = all;
-    }
-    __syncthreads();
-    float min, range;
-    store_range(memory.ends.low, memory.ends.high, &min, &range);
-    const Encoder encoder = Encoder::make(min, range, a.error.bits.top());
-    if (blockIdx.x == 0 && thread == 0) {
-      *a.error.min = min;
-      *a.error.range = range;
-      *a.error.scale = encoder.scale;
-    }
+    const Encoder encoder =
+        encoder_of_all(work, a.error.bits, {a.error.min, a.error.range, a.error.scale}, memory.ends);
 #pragma unroll
     for (int i = 0; i < Of::kRows; ++i) {
       if (at.tile(i / 2) >= s.tiles) continue;
@@ -368,14 +356,7 @@ void launch(const ResidentBackwardArguments& a, cudaStream_t stream) {
 
 void resident_backward(const ResidentBackwardArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
-  switch (a.gradient.g.inputs) {
-    case 16:
-      return launch<16>(a, stream);
-    case 32:
-      return launch<32>(a, stream);
-    default:
-      return launch<64>(a, stream);
-  }
+  with_channels(a.gradient.g.inputs, [&](auto channels) { launch<channels>(a, stream); });
 }
 
 }  // namespace lowtide::cuda

@@ -2,7 +2,6 @@
 #include <climits>
 
 #include "lowtide/engine/cuda/resident.cuh"
-#include "lowtide/quant/vector.cuh"
 
 namespace lowtide::cuda {
 namespace {
@@ -172,19 +171,8 @@ __device__ void add_residual(const ResidentForwardArguments& a, const ResidentSh
   const GridBarrier barrier{work.blocks_done()};
   barrier.arrive();
   barrier.wait();
-  if (threadIdx.x < kWarp) {
-    const BlockExtremes all = work.all();
-    if (threadIdx.x == 0) memory.ends = all;
-  }
-  __syncthreads();
-  float min, range;
-  store_range(memory.ends.low, memory.ends.high, &min, &range);
-  const Encoder encoder = Encoder::make(min, range, a.reader.bits.top());
-  if (blockIdx.x == 0 && threadIdx.x == 0) {
-    *a.add.min = min;
-    *a.add.range = range;
-    *a.reader.scale = encoder.scale;
-  }
+  const Encoder encoder =
+      encoder_of_all(work, a.reader.bits, {a.add.min, a.add.range, a.reader.scale}, memory.ends);
   store_codes(s, at, encoder, y, a.reader.code);
 }
 
@@ -284,14 +272,7 @@ void launch(const ResidentForwardArguments& a, cudaStream_t stream) {
 
 void resident_forward(const ResidentForwardArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
-  switch (a.output.g.inputs) {
-    case 16:
-      return launch<16>(a, stream);
-    case 32:
-      return launch<32>(a, stream);
-    default:
-      return launch<64>(a, stream);
-  }
+  with_channels(a.output.g.inputs, [&](auto channels) { launch<channels>(a, stream); });
 }
 
 bool stays_resident(const ConvGeometry& g, bool waits) {

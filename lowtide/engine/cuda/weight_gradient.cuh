@@ -37,10 +37,12 @@ struct TileWords {
         blocks_done(reinterpret_cast<unsigned*>(errors + count.errors)) {}
 };
 
+__device__ inline void add_word(long long* to, int word) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(word));
+}
 template <int kThreads>
 __device__ void add_words(long long* to, const int* from, int count) {
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads)
-    atomicAdd(reinterpret_cast<unsigned long long*>(to + i), static_cast<unsigned long long>(from[i]));
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) add_word(to + i, from[i]);
 }
 
 // As GradientSums::values of the CPU's integer engine, whose roundings these are.
