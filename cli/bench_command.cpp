@@ -187,8 +187,8 @@ int bench_command(int argc, char** argv) {
           ->check(CLI::PositiveNumber);
   app.add_option(
       "--engines", engines,
-      "step: comma-separated: fp32 (no quantisation; on cuda with TF32, as users of PyTorch have it), "
-      "simulated, integer on a CPU, cuda on a GPU; default: all that the device has");
+      "step: comma-separated: fp32 (no quantisation), simulated, integer on a CPU, cuda on a GPU; on a GPU "
+      "fp32 and cuda multiply floats as TF32, as users of PyTorch do; default: all that the device has");
   app.add_option("--bits", options.bits.forward, "forward bits")
       ->capture_default_str()
       ->check(CLI::Range(2, 32));

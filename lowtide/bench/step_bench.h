@@ -37,7 +37,8 @@ struct StepTiming {
 
 // Times whole training steps (forward, backward, update) on made-up images, or as a recipe has them (on a drawn graph where
 // its own is not there: see make_task_or_drawn). Each round times every engine once, so that the machine's noise hits all
-// alike; "fp32" is the unquantised network on libtorch, on CUDA with TF32, as users of PyTorch have it.
+// alike; "fp32" is the unquantised network on libtorch. On CUDA it has TF32, as users of PyTorch have it, and so has "cuda" in layers
+// that are left in fp32.
 std::vector<StepTiming> bench_step(const StepBenchOptions& options);
 
 }  // namespace lowtide
