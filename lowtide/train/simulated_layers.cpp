@@ -12,13 +12,12 @@ namespace lowtide {
 std::vector<std::string> simulated_layers(torch::nn::Module& model, const Execution& execution) {
   std::vector<std::string> names;
   const Engine& engine = *execution.engine;
-  if (engine.name() != "cuda") return names;
   for (const QuantLayer* layer : quant_layers(model)) {
     const auto* conv = dynamic_cast<const QuantConv2dImpl*>(layer);
     if (conv == nullptr) continue;  // made of products of matrices
     // A trunk's convolutions are followed by a normalisation and have no bias.
     const bool in_trunk = !conv->options.bias;
-    if (!in_trunk || !engine.has_kernels({conv->weight, kByteBits, conv->options.groups}))
+    if (!engine.has_kernels({conv->weight, kByteBits, conv->options.groups}, in_trunk))
       names.push_back(layer->layer_name());
   }
   return names;
