@@ -26,7 +26,9 @@ std::vector<std::shared_ptr<const PreparedConv>> CudaEngine::prepare_convs(
   return cuda::prepare(weights, keeps);
 }
 
-bool CudaEngine::has_kernels(const ConvWeight& conv) const { return cuda::has_kernels(conv); }
+bool CudaEngine::has_kernels(const ConvWeight& conv, bool in_trunk) const {
+  return in_trunk && cuda::has_kernels(conv);
+}
 
 std::unique_ptr<ConvNorm> CudaEngine::conv_norm(const ConvNormCall& call) const {
   auto conv = std::dynamic_pointer_cast<const cuda::PreparedCudaConv>(call.conv);

@@ -17,7 +17,8 @@ class CudaEngine final : public Engine {
   std::vector<std::shared_ptr<const PreparedConv>> prepare_convs(const std::vector<ConvWeight>& weights,
                                                                  bool keeps) const override;
   std::unique_ptr<ConvNorm> conv_norm(const ConvNormCall& call) const override;
-  bool has_kernels(const ConvWeight& conv) const override;
+  bool has_kernels(const ConvWeight& conv, bool in_trunk) const override;
+  bool is_capturable() const override { return true; }
   void finish_gradients() const override { weight_gradients_.finish(); }
 
   at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const override {

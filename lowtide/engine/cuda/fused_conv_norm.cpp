@@ -12,7 +12,6 @@ namespace {
 
 using Conv = PreparedCudaConv;
 
-bool fits_bytes(DeviceBits bits) { return bits >= 1 && bits <= kByteBits; }
 bool is_bytes(const Quantized& q) { return fits_bytes(q.bits) && q.scale.numel() == 1; }
 
 Codes codes_of(const Quantized& q) {

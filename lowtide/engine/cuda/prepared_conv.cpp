@@ -116,7 +116,7 @@ void fill(PreparedCudaConv& conv, const ConvWeight& of, const at::Tensor& weight
 }  // namespace
 
 bool has_kernels(const ConvWeight& conv) {
-  return conv.groups == 1 && conv.bits >= 1 && conv.bits <= kByteBits && conv.weight.device().is_cuda() &&
+  return conv.groups == 1 && fits_bytes(conv.bits) && conv.weight.device().is_cuda() &&
          conv.weight.size(2) * conv.weight.size(3) <= kMostTaps;
 }
 

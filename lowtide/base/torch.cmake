@@ -1,0 +1,2 @@
+# The part of this room that needs tensors; read after libtorch has been found.
+target_sources(lowtide_torch PRIVATE ${CMAKE_CURRENT_LIST_DIR}/cuda_graphs.cpp)
