@@ -33,7 +33,7 @@ struct Codes {
 // One layer's weight and what a step makes of it. The packed forms hold the operands of the tensor cores in the order in
 // which a warp's lanes read them.
 struct WeightLayer {
-  const float* weight = nullptr;
+  const float* weight = nullptr;  // nothing: code, scale and offset are there already, and are packed
   int outputs = 0, kernel_rows = 0, kernel_cols = 0, inputs = 0;  // inputs of a group
   DeviceBits bits;
   std::uint8_t* code = nullptr;

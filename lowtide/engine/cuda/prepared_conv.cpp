@@ -6,8 +6,6 @@
 namespace lowtide::cuda {
 namespace {
 
-constexpr std::int64_t kMostTaps = 49;  // 7 × 7
-
 // Pieces of one allocation, each aligned for any kind of load.
 class Arena {
  public:
@@ -77,25 +75,28 @@ at::Tensor view_of(const at::Tensor& memory, std::int64_t place, std::int64_t by
   return memory.narrow(0, place, bytes).view(type);
 }
 
-void fill(PreparedCudaConv& conv, const ConvWeight& of, const at::Tensor& weight, const Places& p,
-          const at::Tensor& plain, const at::Tensor& zeroed, bool keeps) {
-  const ConvGeometry g = weight_geometry(weight);
-  const std::int64_t rows = static_cast<std::int64_t>(sizeof(float)) * g.outputs;
-  conv.memory = {plain, zeroed, weight};
-  conv.has_backward = keeps;
+// Where the codes of a trunk's weight lie, which is encoded here.
+Quantized codes_at(const Places& p, const at::Tensor& weight, DeviceBits bits, const at::Tensor& plain) {
+  const std::int64_t rows = static_cast<std::int64_t>(sizeof(float)) * weight.size(0);
   const at::Tensor code = view_of(plain, p.code, weight.numel(), at::kByte);
-  conv.weight = {code.as_strided(weight.sizes(), weight.strides()), view_of(plain, p.scale, rows, at::kFloat),
-                 view_of(plain, p.offset, rows, at::kFloat), of.bits};
+  return {code.as_strided(weight.sizes(), weight.strides()), view_of(plain, p.scale, rows, at::kFloat),
+          view_of(plain, p.offset, rows, at::kFloat), bits};
+}
+
+void fill(PreparedCudaConv& conv, const Quantized& weight, const Places& p, const at::Tensor& plain,
+          const at::Tensor& zeroed, bool keeps) {
+  const ConvGeometry g = weight_geometry(weight.code);
+  conv.has_backward = keeps;
+  conv.weight = weight;
   WeightLayer& layer = conv.layer;
-  layer.weight = weight.data_ptr<float>();
   layer.outputs = g.outputs;
   layer.kernel_rows = g.kernel_rows;
   layer.kernel_cols = g.kernel_cols;
   layer.inputs = g.inputs;
-  layer.bits = of.bits;
-  layer.code = at_place<std::uint8_t>(plain, p.code);
-  layer.scale = at_place<float>(plain, p.scale);
-  layer.offset = at_place<float>(plain, p.offset);
+  layer.bits = weight.bits;
+  layer.code = weight.code.data_ptr<std::uint8_t>();
+  layer.scale = weight.scale.data_ptr<float>();
+  layer.offset = weight.offset.data_ptr<float>();
   layer.forward = at_place<std::uint32_t>(plain, p.forward);
   layer.tap_prefix = at_place<int>(plain, p.tap_prefix);
   conv.statistics = at_place<void*>(zeroed, p.statistics);
@@ -147,7 +148,10 @@ std::vector<std::shared_ptr<const PreparedConv>> prepare(const std::vector<ConvW
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (result[i]) continue;
     auto conv = std::make_shared<PreparedCudaConv>();
-    fill(*conv, weights[i], contiguous(weights[i].weight), places[i], plain, zeroed, keeps);
+    const at::Tensor weight = contiguous(weights[i].weight);
+    fill(*conv, codes_at(places[i], weight, weights[i].bits, plain), places[i], plain, zeroed, keeps);
+    conv->layer.weight = weight.data_ptr<float>();
+    conv->memory = {plain, zeroed, weight};
     const std::int64_t outputs = conv->layer.outputs;
     conv->by_channel = by_channel.narrow(0, PreparedCudaConv::kRows * row, PreparedCudaConv::kRows * outputs)
                            .view({PreparedCudaConv::kRows, outputs});
@@ -159,6 +163,19 @@ std::vector<std::shared_ptr<const PreparedConv>> prepare(const std::vector<ConvW
   }
   encode_weights(layers.data(), static_cast<int>(layers.size()), current_cuda_stream());
   return result;
+}
+
+std::shared_ptr<const PreparedCudaConv> pack(const Quantized& weight, bool keeps) {
+  Arena plain_size, zeroed_size;
+  const Places places = place(weight_geometry(weight.code), keeps, plain_size, zeroed_size);
+  const at::Tensor plain = plain_size.allocate(weight.code.device(), false),
+                   zeroed = zeroed_size.allocate(weight.code.device(), true);
+  auto conv = std::make_shared<PreparedCudaConv>();
+  fill(*conv, {contiguous(weight.code), weight.scale, weight.offset, weight.bits}, places, plain, zeroed,
+       keeps);
+  conv->memory = {plain, zeroed};
+  encode_weights(&conv->layer, 1, current_cuda_stream());
+  return conv;
 }
 
 }  // namespace lowtide::cuda

@@ -43,6 +43,41 @@ __device__ long long forward_place(int row, int k, int rows) {
   return (tile * kWarp + lane) * 8 + k % 32 / 16 * 4 + k % 4;
 }
 
+// The codes of a row: of floats, by their range, which its block has measured; or those that are there.
+class RowCodes {
+ public:
+  __device__ RowCodes(const WeightLayer& w, int row, int length)
+      : weight_(w.weight == nullptr ? nullptr : w.weight + static_cast<long long>(row) * length),
+        code_(w.code + static_cast<long long>(row) * length),
+        top_(w.bits.top()) {
+    if (weight_ == nullptr) return;
+    float low = INFINITY, high = -INFINITY, range;
+    bool poisoned = false;
+    for (int k = static_cast<int>(threadIdx.x); k < length; k += kThreads) {
+      low = fminf(low, weight_[k]);
+      high = fmaxf(high, weight_[k]);
+      poisoned |= !isfinite(weight_[k]);
+    }
+    const BlockExtremes ends = join_block(poisoned ? NAN : low, poisoned ? NAN : high);
+    store_range(ends.low, ends.high, &min_, &range);
+    scale_ = scale_of(range, top_);
+    if (threadIdx.x == 0) {
+      w.scale[row] = scale_;
+      w.offset[row] = min_;
+    }
+  }
+  __device__ std::uint8_t at(int k) const {
+    if (weight_ == nullptr) return code_[k];
+    const float v = __fdiv_rn(__fsub_rn(weight_[k], min_), scale_);
+    return code_[k] = static_cast<std::uint8_t>(__float2int_rn(fminf(fmaxf(v, 0.0f), top_)));
+  }
+
+ private:
+  const float* weight_;
+  std::uint8_t* code_;
+  float top_, min_ = 0, scale_ = 0;
+};
+
 // A block a row: its range, its codes, their place among the packed ones, sums by tap.
 __global__ void encode_rows(Layers layers) {
   int row = 0;
@@ -57,28 +92,12 @@ __global__ void encode_rows(Layers layers) {
   }
   extern __shared__ int tap_sums[];
   for (int tap = thread; tap < taps; tap += kThreads) tap_sums[tap] = 0;
-  const float* weight = w.weight + static_cast<long long>(row) * length;
-  float low = INFINITY, high = -INFINITY;
-  bool poisoned = false;
-  for (int k = thread; k < length; k += kThreads) {
-    low = fminf(low, weight[k]);
-    high = fmaxf(high, weight[k]);
-    poisoned |= !isfinite(weight[k]);
-  }
-  const BlockExtremes ends = join_block(poisoned ? NAN : low, poisoned ? NAN : high);
-  float min, range;
-  store_range(ends.low, ends.high, &min, &range);
-  const float top = w.bits.top(), scale = scale_of(range, top);
-  if (thread == 0) {
-    w.scale[row] = scale;
-    w.offset[row] = min;
-  }
+  __syncthreads();
+  const RowCodes codes(w, row, length);
   for (int k = thread; k < depth; k += kThreads) {
     std::uint8_t code = 0;
     if (k < length) {
-      const float v = __fdiv_rn(__fsub_rn(weight[k], min), scale);
-      code = static_cast<std::uint8_t>(__float2int_rn(fminf(fmaxf(v, 0.0f), top)));
-      w.code[static_cast<long long>(row) * length + k] = code;
+      code = codes.at(k);
       atomicAdd(&tap_sums[k / w.inputs], static_cast<int>(code));
     }
     if (w.forward != nullptr) packed[forward_place(row, k, rows)] = code;
