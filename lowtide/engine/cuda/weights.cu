@@ -4,6 +4,7 @@
 #include "lowtide/engine/cuda/device.cuh"
 #include "lowtide/engine/cuda/gather.cuh"
 #include "lowtide/engine/cuda/launch.h"
+#include "lowtide/engine/cuda/layers.cuh"
 #include "lowtide/engine/cuda/product.cuh"
 #include "lowtide/engine/cuda/statistics.cuh"
 
@@ -11,21 +12,18 @@ namespace lowtide::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kLayersPerLaunch = 24;  // of 4 KiB of arguments
+constexpr int kLayers = layers_per_launch(sizeof(WeightLayer));
 
-struct Layers {
-  WeightLayer layer[kLayersPerLaunch];
-  int first_block[kLayersPerLaunch + 1];  // of each layer
-  int count;
+struct Layers : LayerBlocks<kLayers> {
+  WeightLayer layer[kLayers];
 };
-static_assert(sizeof(Layers) <= 4096);
+static_assert(sizeof(Layers) <= kArgumentBytes);
 
 // The layer that this block works on, and its number there.
 __device__ const WeightLayer& layer_of_block(const Layers& layers, int& block) {
-  int i = 0;
-  while (i + 1 < layers.count && static_cast<int>(blockIdx.x) >= layers.first_block[i + 1]) ++i;
-  block = static_cast<int>(blockIdx.x) - layers.first_block[i];
-  return layers.layer[i];
+  const int at = layers.layer_of_block();
+  block = layers.block_of_layer(at);
+  return layers.layer[at];
 }
 
 __host__ __device__ int forward_rows(const WeightLayer& w) {
@@ -79,7 +77,7 @@ class RowCodes {
 };
 
 // A block a row: its range, its codes, their place among the packed ones, sums by tap.
-__global__ void encode_rows(Layers layers) {
+__global__ void encode_rows(const __grid_constant__ Layers layers) {
   int row = 0;
   const WeightLayer& w = layer_of_block(layers, row);
   const int taps = w.kernel_rows * w.kernel_cols, length = taps * w.inputs,
@@ -135,7 +133,7 @@ __device__ unsigned pair(__half a, __half b) {
 
 // For the input gradient: columns are inputs, and along the sum run taps and outputs. A lane reads four values that are
 // neighbours along the sum, as two halves each.
-__global__ void pack_backward(Layers layers) {
+__global__ void pack_backward(const __grid_constant__ Layers layers) {
   int block = 0;
   const WeightLayer& w = layer_of_block(layers, block);
   const int taps = w.kernel_rows * w.kernel_cols, depth = backward_depth(taps, w.outputs);
@@ -183,7 +181,7 @@ __host__ __device__ int limb_words(const WeightLayer& w) {
 }
 
 // Likewise as limbs, packed as for the output: columns are inputs, and along the sum run taps and outputs.
-__global__ void pack_limbs(Layers layers) {
+__global__ void pack_limbs(const __grid_constant__ Layers layers) {
   int block = 0;
   const WeightLayer& w = layer_of_block(layers, block);
   const int taps = w.kernel_rows * w.kernel_cols, words = limb_words(w);
@@ -215,15 +213,13 @@ __global__ void pack_limbs(Layers layers) {
 template <typename Blocks, typename Kernel>
 void launch(const WeightLayer* layers, int count, const Blocks& blocks, Kernel kernel, std::size_t shared,
             cudaStream_t stream) {
-  for (int first = 0; first < count; first += kLayersPerLaunch) {
+  for (int first = 0; first < count; first += kLayers) {
     Layers of{};
-    of.count = count - first < kLayersPerLaunch ? count - first : kLayersPerLaunch;
-    for (int i = 0; i < of.count; ++i) {
-      of.layer[i] = layers[first + i];
-      of.first_block[i + 1] = of.first_block[i] + blocks(of.layer[i]);
+    for (int i = first; i < count && !of.is_full(); ++i) {
+      of.layer[of.count] = layers[i];
+      of.add(blocks(layers[i]));
     }
-    const int total = of.first_block[of.count];
-    if (total > 0) kernel<<<static_cast<unsigned>(total), kThreads, shared, stream>>>(of);
+    if (of.blocks() > 0) kernel<<<of.blocks(), kThreads, shared, stream>>>(of);
   }
   check_launch("encode_weights");
 }
