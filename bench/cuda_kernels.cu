@@ -1,4 +1,4 @@
-// The CUDA engine's kernels by themselves, without torch: each is compared with the same in double precision on a CPU, then
+// The CUDA engine's kernels by themselves, without torch: each is compared with the same in double precision, then
 // timed on the shapes of CIFAR's and ImageNet's ResNets, as nodes of a graph; with the argument `check` not timed.
 // `nvcc … bench/cuda_kernels.cu lowtide/engine/cuda/*.cu`.
 #include <cuda_runtime.h>
@@ -51,15 +51,20 @@ class Buffer {
 
 std::mt19937 generator(1);  // NOLINT
 
+// Drawn numbers take their time: they come round again.
+constexpr std::size_t kDrawn = 1'000'003;
+
 std::vector<std::uint8_t> codes(std::size_t n, int top) {
   std::vector<std::uint8_t> v(n);
-  for (auto& x : v) x = static_cast<std::uint8_t>(generator() % static_cast<unsigned>(top + 1));
+  for (std::size_t i = 0; i < n; ++i)
+    v[i] =
+        i < kDrawn ? static_cast<std::uint8_t>(generator() % static_cast<unsigned>(top + 1)) : v[i - kDrawn];
   return v;
 }
 std::vector<float> normal(std::size_t n, float scale = 1, float shift = 0) {
   std::normal_distribution<float> of(shift, scale);
   std::vector<float> v(n);
-  for (auto& x : v) x = of(generator);
+  for (std::size_t i = 0; i < n; ++i) v[i] = i < kDrawn ? of(generator) : v[i - kDrawn];
   return v;
 }
 
@@ -74,16 +79,15 @@ struct Case {
   Buffer<float> w, sx, ox, se, oe;
   Buffer<std::uint8_t> w_code;
   Buffer<float> w_scale, w_offset;
-  Buffer<std::uint8_t> forward, backward;
+  Buffer<std::uint8_t> forward;
   Buffer<int> prefix;
-  Buffer<float> tap_value, plane_scale;
+  Buffer<float> tap_value, limb_scale;
   Buffer<std::uint8_t> limbs;
   Buffer<int> limb_sums;
   Buffer<float> y, dx, dw, other, producer;
   Buffer<float> gamma, beta, running_mean, running_variance, mean, factor, bias, inverse, min, range;
   Buffer<float> gm, slope, dgamma, dbeta;
-  Buffer<std::uint8_t> work, dwork, wwork;
-  std::size_t wbytes;
+  Buffer<std::uint8_t> work, dwork, wwork, products;
 
   Case(const ConvGeometry& geometry, int bits, bool after_relu)
       : g(geometry),
@@ -108,10 +112,9 @@ struct Case {
         w_scale(static_cast<std::size_t>(g.outputs)),
         w_offset(static_cast<std::size_t>(g.outputs)),
         forward(packed_forward_bytes(g.outputs, g.taps(), g.inputs)),
-        backward(packed_backward_bytes(g.outputs, g.taps(), g.inputs)),
         prefix(size((g.kernel_rows + 1) * (g.kernel_cols + 1), g.outputs)),
         tap_value(size(g.taps(), g.inputs)),
-        plane_scale(1),
+        limb_scale(1),
         limbs(packed_limb_bytes(g.outputs, g.taps(), g.inputs)),
         limb_sums(size(kLimbs, g.inputs), 0),
         y(size(g.output_pixels(), g.outputs)),
@@ -136,7 +139,7 @@ struct Case {
         work(statistics_bytes(g.outputs), 0),
         dwork(statistics_bytes(g.inputs), 0),
         wwork(weight_gradient_work_bytes(g), 0),
-        wbytes(weight_gradient_work_bytes(g)) {}
+        products(weight_gradient_product_bytes(g)) {}
 
   static std::size_t size(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
   int bits() const { return top == 255 ? 8 : top == 7 ? 3 : 4; }
@@ -153,14 +156,11 @@ struct Case {
     l.scale = w_scale.get();
     l.offset = w_offset.get();
     l.forward = reinterpret_cast<std::uint32_t*>(forward.get());
-    l.backward = reinterpret_cast<std::uint32_t*>(backward.get());
     l.tap_prefix = prefix.get();
     l.tap_value = tap_value.get();
-    l.plane_scale = plane_scale.get();
-    if (has_limbs(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) {
-      l.limbs = reinterpret_cast<std::uint32_t*>(limbs.get());
-      l.limb_sums = limb_sums.get();
-    }
+    l.limbs = reinterpret_cast<std::uint32_t*>(limbs.get());
+    l.limb_scale = limb_scale.get();
+    if (may_stay(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) l.limb_sums = limb_sums.get();
     return l;
   }
   Codes xs() const { return {x.get(), sx.get(), ox.get(), {bits()}}; }
@@ -208,21 +208,81 @@ struct Case {
     }
     return a;
   }
-  WeightGradientArguments weight_gradient() const { return {g, es(), xs(), wwork.get(), dw.get()}; }
+  WeightGradientArguments weight_gradient() const {
+    return {g, es(), xs(), wwork.get(), dw.get(), products.get()};
+  }
 };
 
-// Calls each(image, row, col, output row, output col, tap) for every product of pixels.
-template <typename Each>
-void for_each_tap(const ConvGeometry& g, const Each& each) {
-  for (int n = 0; n < g.images; ++n)
-    for (int r = 0; r < g.rows; ++r)
-      for (int c = 0; c < g.cols; ++c)
-        for (int i = 0; i < g.kernel_rows; ++i)
-          for (int j = 0; j < g.kernel_cols; ++j) {
-            const int row = r * g.stride_rows - g.pad_rows + i, col = c * g.stride_cols - g.pad_cols + j;
-            if (row < 0 || col < 0 || row >= g.height || col >= g.width) continue;
-            each((n * g.rows + r) * g.cols + c, (n * g.height + row) * g.width + col, i * g.kernel_cols + j);
-          }
+// The same in double precision, one sum a thread.
+struct Reference {
+  ConvGeometry g;
+  const std::uint8_t *x, *e, *w_code;
+  const float *w_scale, *w_offset;
+  double x_scale, x_offset, e_scale, e_offset;
+  double *y, *dx, *dw;
+
+  __device__ double w(int o, int tap, int i) const {
+    return static_cast<double>(w_code[(static_cast<long long>(o) * g.taps() + tap) * g.inputs + i]) *
+               w_scale[o] +
+           w_offset[o];
+  }
+  __device__ double x_at(int pixel, int i) const {
+    return x[static_cast<long long>(pixel) * g.inputs + i] * x_scale + x_offset;
+  }
+  __device__ double e_at(int pixel, int o) const {
+    return e[static_cast<long long>(pixel) * g.outputs + o] * e_scale + e_offset;
+  }
+  // The pixel of the input that a tap reads for a pixel of the output; below 0 where there is none.
+  __device__ int input_of(int output, int tap) const {
+    const int image = output / (g.rows * g.cols), at = output % (g.rows * g.cols);
+    const int row = at / g.cols * g.stride_rows - g.pad_rows + tap / g.kernel_cols,
+              col = at % g.cols * g.stride_cols - g.pad_cols + tap % g.kernel_cols;
+    if (row < 0 || col < 0 || row >= g.height || col >= g.width) return -1;
+    return (image * g.height + row) * g.width + col;
+  }
+  // And the other way.
+  __device__ int output_of(int input, int tap) const {
+    const int image = input / (g.height * g.width), at = input % (g.height * g.width);
+    const int row = at / g.width + g.pad_rows - tap / g.kernel_cols,
+              col = at % g.width + g.pad_cols - tap % g.kernel_cols;
+    if (row < 0 || col < 0 || row % g.stride_rows != 0 || col % g.stride_cols != 0 ||
+        row / g.stride_rows >= g.rows || col / g.stride_cols >= g.cols)
+      return -1;
+    return (image * g.rows + row / g.stride_rows) * g.cols + col / g.stride_cols;
+  }
+};
+__device__ int thread_number() { return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); }
+
+__global__ void reference_output(Reference r) {
+  const int at = thread_number(), pixel = at / r.g.outputs, o = at % r.g.outputs;
+  if (pixel >= r.g.output_pixels()) return;
+  double sum = 0;
+  for (int tap = 0; tap < r.g.taps(); ++tap) {
+    const int from = r.input_of(pixel, tap);
+    for (int i = 0; from >= 0 && i < r.g.inputs; ++i) sum += r.x_at(from, i) * r.w(o, tap, i);
+  }
+  r.y[at] = sum;
+}
+__global__ void reference_input_gradient(Reference r) {
+  const int at = thread_number(), pixel = at / r.g.inputs, i = at % r.g.inputs;
+  if (pixel >= r.g.input_pixels()) return;
+  double sum = 0;
+  for (int tap = 0; tap < r.g.taps(); ++tap) {
+    const int from = r.output_of(pixel, tap);
+    for (int o = 0; from >= 0 && o < r.g.outputs; ++o) sum += r.e_at(from, o) * r.w(o, tap, i);
+  }
+  r.dx[at] = sum;
+}
+__global__ void reference_weight_gradient(Reference r) {
+  const int at = thread_number(), i = at % r.g.inputs, tap = at / r.g.inputs % r.g.taps(),
+            o = at / r.g.inputs / r.g.taps();
+  if (o >= r.g.outputs) return;
+  double sum = 0;
+  for (int pixel = 0; pixel < r.g.output_pixels(); ++pixel) {
+    const int from = r.input_of(pixel, tap);
+    if (from >= 0) sum += r.e_at(pixel, o) * r.x_at(from, i);
+  }
+  r.dw[at] = sum;
 }
 
 double distance(const std::vector<float>& a, const std::vector<double>& b) {
@@ -268,28 +328,21 @@ void compare(const std::string& name, const ConvGeometry& g, int bits, bool afte
   const auto code = c.w_code.host();
   const auto scale = c.w_scale.host(), offset = c.w_offset.host();
   const int length = g.taps() * g.inputs;
-  std::vector<double> w(code.size()), y(c.e_host.size()), dx(c.x_host.size()), dw(code.size());
-  for (std::size_t i = 0; i < w.size(); ++i) {
+  for (std::size_t i = 0; i < code.size(); ++i) {
     const std::size_t row = i / static_cast<std::size_t>(length);
-    w[i] = static_cast<double>(code[i]) * scale[row] + offset[row];
-    if (std::abs(w[i] - c.w_host[i]) > 0.51 * scale[row]) report(name + " weight code", 1, 0);
+    const double w = static_cast<double>(code[i]) * scale[row] + offset[row];
+    if (std::abs(w - c.w_host[i]) > 0.51 * scale[row]) report(name + " weight code", 1, 0);
   }
-  const auto X = [&](int i) {
-    return static_cast<double>(c.x_host[static_cast<std::size_t>(i)]) * c.x_scale + c.x_offset;
-  };
-  const auto E = [&](int i) {
-    return static_cast<double>(c.e_host[static_cast<std::size_t>(i)]) * c.e_scale + c.e_offset;
-  };
-  for_each_tap(g, [&](int out, int in, int tap) {
-    for (int o = 0; o < g.outputs; ++o)
-      for (int i = 0; i < g.inputs; ++i) {
-        const auto at = static_cast<std::size_t>(o * length + tap * g.inputs + i);
-        const int to = out * g.outputs + o, from = in * g.inputs + i;
-        y[static_cast<std::size_t>(to)] += X(from) * w[at];
-        dx[static_cast<std::size_t>(from)] += E(to) * w[at];
-        dw[at] += E(to) * X(from);
-      }
-  });
+  const Buffer<double> y_sums(c.e_host.size()), dx_sums(c.x_host.size()), dw_sums(code.size());
+  const Reference reference{
+      g,          c.x.get(), c.e.get(),  c.w_code.get(), c.w_scale.get(), c.w_offset.get(), c.x_scale,
+      c.x_offset, c.e_scale, c.e_offset, y_sums.get(),   dx_sums.get(),   dw_sums.get()};
+  const auto blocks = [](std::size_t n) { return static_cast<unsigned>((n + 127) / 128); };
+  reference_output<<<blocks(c.e_host.size()), 128>>>(reference);
+  reference_input_gradient<<<blocks(c.x_host.size()), 128>>>(reference);
+  reference_weight_gradient<<<blocks(code.size()), 128>>>(reference);
+  const std::vector<double> y = y_sums.host(), dw = dw_sums.host();
+  std::vector<double> dx = dx_sums.host();
   report(name + " output", distance(c.y.host(), y), 1e-6);
   report(name + " weight gradient", distance(c.dw.host(), dw), 1e-7);
   std::vector<double> dgamma(n_in), dbeta(n_in);

@@ -276,10 +276,12 @@ at::Tensor FusedConvNorm::weight_gradient(const Quantized& error) {
   if (!is_bytes(error)) return engine_.conv2d_weight_gradient(error, call_.input, call_.shape);
   const at::Tensor dw =
       at::empty(call_.shape.weight, conv_->numbers.options().memory_format(at::MemoryFormat::ChannelsLast));
-  weight_gradients_.add(
-      {geometry_, codes_of(error), codes_of(call_.input), conv_->weight_gradient, dw.data_ptr<float>()},
-      {error.code, error.scale, error.offset, call_.input.code, call_.input.scale, call_.input.offset, dw,
-       conv_->memory.at(1)});
+  const at::Tensor products = at::empty({static_cast<std::int64_t>(weight_gradient_product_bytes(geometry_))},
+                                        conv_->numbers.options().dtype(at::kByte));
+  weight_gradients_.add({geometry_, codes_of(error), codes_of(call_.input), conv_->weight_gradient,
+                         dw.data_ptr<float>(), products.data_ptr<std::uint8_t>()},
+                        {error.code, error.scale, error.offset, call_.input.code, call_.input.scale,
+                         call_.input.offset, dw, products, conv_->memory.at(1)});
   return dw;
 }
 

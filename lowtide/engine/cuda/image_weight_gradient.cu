@@ -101,25 +101,6 @@ struct Stage {
   }
 };
 
-// Sixteen channels of 32 pixels: of channel 2 · (lane / 4) and the next, of the first 16 pixels and the rest. Which of the pixels a
-// lane holds, and in which order, is the same for both operands.
-struct Transposed {
-  unsigned even[2], odd[2];
-
-  __device__ explicit Transposed(const std::uint8_t* unit_of_lane) {
-    unsigned pairs[4];
-    load_matrices_transposed(unit_of_lane, pairs);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      even[i] = __byte_perm(pairs[2 * i], pairs[2 * i + 1], 0x6420);
-      odd[i] = __byte_perm(pairs[2 * i], pairs[2 * i + 1], 0x7531);
-    }
-  }
-  __device__ static unsigned sum_of(const unsigned (&bytes)[2], unsigned sum) {
-    return __dp4a(bytes[0], 0x01010101u, __dp4a(bytes[1], 0x01010101u, sum));
-  }
-};
-
 // Σ of the error over the pixels that a tap leads from, by tap and output.
 template <int kChannels>
 __device__ void add_error_sums(const ConvGeometry& g, const ImageCut& cut, const Stage<kChannels>& stage,
@@ -311,7 +292,7 @@ bool has_image_weight_gradient(const ConvGeometry& g) {
 }
 
 std::size_t image_weight_gradient_work_bytes(const ConvGeometry& g) {
-  if (!has_limbs(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) return 0;
+  if (!may_stay(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) return 0;
   return sizeof(long long) * static_cast<std::size_t>(words_of(g.inputs).all());
 }
 

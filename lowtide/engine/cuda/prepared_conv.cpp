@@ -27,7 +27,7 @@ class Arena {
 
 // Where the memory of one convolution lies in the two arenas.
 struct Places {
-  std::int64_t code, scale, offset, forward, backward, tap_prefix, tap_value, plane_scale, limbs, limb_sums;
+  std::int64_t code, scale, offset, forward, tap_prefix, tap_value, limbs, limb_scale, limb_sums;
   std::int64_t statistics, gradient_sums, sum_extremes, error_extremes, weight_gradient;
 };
 
@@ -53,13 +53,11 @@ Places place(const ConvGeometry& g, bool keeps, Arena& plain, Arena& zeroed) {
   p.statistics = zeroed.add(statistics_bytes(g.outputs));
   p.sum_extremes = zeroed.add(kExtremesBytes);
   if (!keeps) return p;
-  p.backward = plain.add(packed_backward_bytes(g.outputs, g.taps(), g.inputs));
   p.tap_value = plain.add(taps * inputs * sizeof(float));
-  p.plane_scale = plain.add(sizeof(float));
-  if (has_limbs(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) {
-    p.limbs = plain.add(packed_limb_bytes(g.outputs, g.taps(), g.inputs));
+  p.limbs = plain.add(packed_limb_bytes(g.outputs, g.taps(), g.inputs));
+  p.limb_scale = plain.add(sizeof(float));
+  if (may_stay(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs))
     p.limb_sums = zeroed.add(kLimbs * inputs * sizeof(int));
-  }
   p.gradient_sums = zeroed.add(statistics_bytes(g.outputs));
   p.error_extremes = zeroed.add(kExtremesBytes);
   p.weight_gradient = zeroed.add(weight_gradient_work_bytes(g));
@@ -102,13 +100,11 @@ void fill(PreparedCudaConv& conv, const Quantized& weight, const Places& p, cons
   conv.statistics = at_place<void*>(zeroed, p.statistics);
   conv.sum_extremes = at_place<void*>(zeroed, p.sum_extremes);
   if (!keeps) return;
-  layer.backward = at_place<std::uint32_t>(plain, p.backward);
   layer.tap_value = at_place<float>(plain, p.tap_value);
-  layer.plane_scale = at_place<float>(plain, p.plane_scale);
-  if (has_limbs(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) {
-    layer.limbs = at_place<std::uint32_t>(plain, p.limbs);
+  layer.limbs = at_place<std::uint32_t>(plain, p.limbs);
+  layer.limb_scale = at_place<float>(plain, p.limb_scale);
+  if (may_stay(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs))
     layer.limb_sums = at_place<int>(zeroed, p.limb_sums);
-  }
   conv.gradient_sums = at_place<void*>(zeroed, p.gradient_sums);
   conv.error_extremes = at_place<void*>(zeroed, p.error_extremes);
   conv.weight_gradient = at_place<void*>(zeroed, p.weight_gradient);

@@ -62,11 +62,14 @@ at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x, const
   const at::Tensor dw = empty_images(shape.weight, dy.code);
   WeightGradientArguments a;
   a.g = geometry_of(shape);
-  const at::Tensor work = at::zeros({static_cast<std::int64_t>(weight_gradient_work_bytes(a.g))},
-                                    dy.code.options().dtype(at::kByte));
+  const auto bytes = dy.code.options().dtype(at::kByte);
+  const at::Tensor work = at::zeros({static_cast<std::int64_t>(weight_gradient_work_bytes(a.g))}, bytes);
+  const at::Tensor products =
+      at::empty({static_cast<std::int64_t>(weight_gradient_product_bytes(a.g))}, bytes);
   a.dy = codes_of(error);
   a.x = codes_of(input);
   a.work = work.data_ptr();
+  a.products = products.data_ptr();
   a.dw = dw.data_ptr<float>();
   conv_weight_gradient(a, current_cuda_stream());
   return dw;
