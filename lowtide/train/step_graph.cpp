@@ -85,7 +85,7 @@ struct StepGraph::State {
     p.rate = rate;
     std::string storage;
     for (const QuantLayer* layer : layers) {
-      const Bits bits = layer->rule().resolve(execution.bits);
+      const Bits bits = layer->bits();
       p.forward_bits[layer->id()] = static_cast<std::uint8_t>(is_float_bits(bits.forward) ? 0 : bits.forward);
       p.backward_bits[layer->id()] =
           static_cast<std::uint8_t>(is_float_bits(bits.backward) ? 0 : bits.backward);
