@@ -268,10 +268,8 @@ std::int64_t budget_between(const ScheduleSpec& spec, BitRange bits, const CostR
 }
 
 std::unique_ptr<Schedule> make_price(const ScheduleSpec& spec, std::int64_t total_steps, Spending spending) {
-  const PriceIntervals intervals{.bits = spec.bits,
-                                 .gradient = spec.grad.high,
-                                 .steps = static_cast<std::int64_t>(spending.wanted.size()),
-                                 .every = spec.every};
+  const PriceIntervals intervals{
+      {static_cast<std::int64_t>(spending.wanted.size()), spec.every}, spec.bits, spec.grad.high};
   const std::int64_t budget =
       budget_between(spec, spec.bits, {intervals.least(), intervals.most()}, total_steps);
   return std::make_unique<PriceBits>(intervals, std::move(spending), budget);
