@@ -74,7 +74,7 @@ class Evaluating {
   torch::NoGradGuard no_grad_;
   torch::nn::Module& model_;
   Execution& execution_;
-  Bits training_bits_;
+  StepBits training_bits_;
   bool was_training_;
 };
 

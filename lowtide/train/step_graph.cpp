@@ -37,7 +37,7 @@ struct StepGraph::State {
     p.rate = rate;
     std::string storage;
     for (const QuantLayer* layer : layers) {
-      const Bits bits = layer->rule().resolve(execution.bits);
+      const Bits bits = layer->bits();
       p.forward_bits[layer->id()] = stored_bits(bits.forward);
       p.backward_bits[layer->id()] = stored_bits(bits.backward);
       storage += {storage_of(bits.forward), storage_of(bits.backward)};
