@@ -4,7 +4,6 @@
 #include "lowtide/engine/integer.h"
 #include "lowtide/engine/pixels_apart.h"
 #include "tests/engine/naive.h"
-#include "tests/engine/on_engine_device.h"
 #include "tests/testing.h"
 
 namespace lowtide {
@@ -64,23 +63,8 @@ Operands operands(const ConvShape& s, int x_bits, int w_bits, int dy_bits, bool 
           quantised(dy, RangeGroup::kTensor, dy_bits)};
 }
 
-// The three products of operands on a CPU, where the engine computes, and back.
-torch::Tensor output_of(const Engine& engine, const Operands& o, const ConvShape& shape) {
-  return engine.conv2d(on_device_of(engine, o.x), on_device_of(engine, o.w), shape).cpu();
-}
-torch::Tensor input_gradient_of(const Engine& engine, const Operands& o, const ConvShape& shape) {
-  return engine.conv2d_input_gradient(on_device_of(engine, o.dy), on_device_of(engine, o.w), shape).cpu();
-}
-torch::Tensor weight_gradient_of(const Engine& engine, const Operands& o, const ConvShape& shape) {
-  return engine.conv2d_weight_gradient(on_device_of(engine, o.dy), on_device_of(engine, o.x), shape).cpu();
-}
-
 class EngineConv : public testing::TestWithParam<std::tuple<std::string, Geometry>> {
  protected:
-  void SetUp() override {
-    if (!can_run(*engine_)) GTEST_SKIP() << "no CUDA device";
-  }
-
   const std::shared_ptr<const Engine> engine_ = make_engine(std::get<0>(GetParam()));
   const ConvShape shape_ = std::get<1>(GetParam()).shape();
 
@@ -103,7 +87,7 @@ constexpr double kTolerance = 1e-5;
 TEST_P(EngineConv, Output) {
   for_all_bits([&](int x_bits, int w_bits, bool far_from_zero) {
     const Operands o = operands(shape_, x_bits, w_bits, 8, far_from_zero);
-    const torch::Tensor y = output_of(*engine_, o, shape_);
+    const torch::Tensor y = engine_->conv2d(o.x, o.w, shape_);
     EXPECT_EQ(y.scalar_type(), torch::kFloat);
     EXPECT_TRUE(close_to(y, naive::conv2d(o.x, o.w, shape_), kTolerance));
   });
@@ -112,7 +96,7 @@ TEST_P(EngineConv, Output) {
 TEST_P(EngineConv, InputGradient) {
   for_all_bits([&](int dy_bits, int w_bits, bool far_from_zero) {
     const Operands o = operands(shape_, 8, w_bits, dy_bits, far_from_zero);
-    const torch::Tensor dx = input_gradient_of(*engine_, o, shape_);
+    const torch::Tensor dx = engine_->conv2d_input_gradient(o.dy, o.w, shape_);
     EXPECT_EQ(dx.scalar_type(), torch::kFloat);
     EXPECT_TRUE(close_to(dx, naive::conv2d_input_gradient(o.dy, o.w, shape_), kTolerance));
   });
@@ -121,7 +105,7 @@ TEST_P(EngineConv, InputGradient) {
 TEST_P(EngineConv, WeightGradient) {
   for_all_bits([&](int dy_bits, int x_bits, bool far_from_zero) {
     const Operands o = operands(shape_, x_bits, 8, dy_bits, far_from_zero);
-    const torch::Tensor dw = weight_gradient_of(*engine_, o, shape_);
+    const torch::Tensor dw = engine_->conv2d_weight_gradient(o.dy, o.x, shape_);
     EXPECT_EQ(dw.scalar_type(), torch::kFloat);
     EXPECT_TRUE(close_to(dw, naive::conv2d_weight_gradient(o.dy, o.x, shape_), kTolerance));
   });
@@ -208,16 +192,15 @@ class EngineUnequalConv : public testing::TestWithParam<std::string> {};
 
 TEST_P(EngineUnequalConv, AllThreeProducts) {
   const auto engine = make_engine(GetParam());
-  if (!can_run(*engine)) GTEST_SKIP() << "no CUDA device";
   for (const ConvShape& shape : kUnequalShapes) {
     for (const int bits : {8, 3, 12, 0}) {
       SCOPED_TRACE(testing::Message()
                    << shape.weight[2] << " x " << shape.weight[3] << ", " << bits << " bits");
       const Operands o = operands(shape, bits, bits, 8, /*far_from_zero=*/true);
-      EXPECT_TRUE(close_to(output_of(*engine, o, shape), naive::conv2d(o.x, o.w, shape), kTolerance));
-      EXPECT_TRUE(close_to(input_gradient_of(*engine, o, shape),
+      EXPECT_TRUE(close_to(engine->conv2d(o.x, o.w, shape), naive::conv2d(o.x, o.w, shape), kTolerance));
+      EXPECT_TRUE(close_to(engine->conv2d_input_gradient(o.dy, o.w, shape),
                            naive::conv2d_input_gradient(o.dy, o.w, shape), kTolerance));
-      EXPECT_TRUE(close_to(weight_gradient_of(*engine, o, shape),
+      EXPECT_TRUE(close_to(engine->conv2d_weight_gradient(o.dy, o.x, shape),
                            naive::conv2d_weight_gradient(o.dy, o.x, shape), kTolerance));
     }
   }
@@ -240,9 +223,9 @@ TEST_P(EngineConvThreads, TheirNumberDoesNotMatter) {
   for (const auto& [first, second] : {std::pair{8, 8}, std::pair{4, 4}, std::pair{0, 0}, std::pair{12, 0}}) {
     SCOPED_TRACE(testing::Message() << first << " and " << second << " bits");
     const Operands o = operands(shape_, first, second, first, false);
-    expect_independent_of_threads([&] { return output_of(*engine_, o, shape_); });
-    expect_independent_of_threads([&] { return input_gradient_of(*engine_, o, shape_); });
-    expect_independent_of_threads([&] { return weight_gradient_of(*engine_, o, shape_); });
+    expect_independent_of_threads([&] { return engine_->conv2d(o.x, o.w, shape_); });
+    expect_independent_of_threads([&] { return engine_->conv2d_input_gradient(o.dy, o.w, shape_); });
+    expect_independent_of_threads([&] { return engine_->conv2d_weight_gradient(o.dy, o.x, shape_); });
   }
 }
 
