@@ -17,7 +17,7 @@ std::vector<std::string> simulated_layers(torch::nn::Module& model, const Execut
     if (conv == nullptr) continue;  // made of products of matrices
     // A trunk's convolutions are followed by a normalisation and have no bias.
     const bool in_trunk = !conv->options.bias;
-    if (!engine.has_kernels({conv->weight, kByteBits, conv->options.groups}, in_trunk))
+    if (!engine.has_kernels({conv->weight, kByteBits, conv->options.groups, conv->options.stride}, in_trunk))
       names.push_back(layer->layer_name());
   }
   return names;

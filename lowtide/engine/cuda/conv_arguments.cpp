@@ -24,6 +24,7 @@ ConvGeometry geometry_of(const ConvShape& shape) {
   g.stride_cols = number(shape.stride[1]);
   g.pad_rows = number(shape.padding[0]);
   g.pad_cols = number(shape.padding[1]);
+  g.depthwise = shape.groups > 1;
   return g;
 }
 

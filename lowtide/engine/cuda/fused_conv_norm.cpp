@@ -6,6 +6,7 @@
 #include "lowtide/base/cuda_stream.h"
 #include "lowtide/base/error.h"
 #include "lowtide/engine/cuda/conv_arguments.h"
+#include "lowtide/engine/cuda/depthwise.h"
 #include "lowtide/engine/pixels_apart.h"
 
 namespace lowtide::cuda {
@@ -67,7 +68,8 @@ at::Tensor FusedConvNorm::convolve(bool with_statistics) const {
   at::Tensor y = empty_output(at::kFloat);
   OutputArguments a = output_arguments(with_statistics);
   a.y = y.data_ptr<float>();
-  conv_output(a, current_cuda_stream());
+  const auto compute = geometry_.depthwise ? depthwise_output : conv_output;
+  compute(a, current_cuda_stream());
   return y;
 }
 
@@ -187,7 +189,10 @@ Activation FusedConvNorm::add_resident(const at::Tensor& residual, DeviceBits re
 }
 
 void FusedConvNorm::keep_for_backward() {
-  if (!call_.keeps || call_.recompute) y_.reset();
+  // A depthwise convolution is cheap beside the memory that a large output of it takes until the way back.
+  constexpr std::size_t kMostKeptBytes = std::size_t{32} << 20;
+  const bool drops = call_.recompute || (geometry_.depthwise && y_.nbytes() > kMostKeptBytes);
+  if (!call_.keeps || drops) y_.reset();
 }
 
 NormGradientSums FusedConvNorm::gradient_sums() {
@@ -307,15 +312,18 @@ at::Tensor FusedConvNorm::input_gradient(const Quantized& error, const OtherGrad
     return add_gradient(engine_.conv2d_input_gradient(error, conv_->weight, call_.shape), other);
   at::Tensor dx =
       at::empty(call_.shape.input, conv_->numbers.options().memory_format(at::MemoryFormat::ChannelsLast));
-  const at::Tensor added = other.value.defined() ? contiguous(other.value) : at::Tensor();
+  // A depthwise convolution's gradient is added to another reader's afterwards, and then it is not yet the one to be summed.
+  const bool adds_later = geometry_.depthwise && other.value.defined();
+  const at::Tensor added = other.value.defined() && !adds_later ? contiguous(other.value) : at::Tensor();
   InputGradientArguments a = gradient_arguments(error, added, other.stride);
   a.dx = dx.data_ptr<float>();
-  if (auto* before = dynamic_cast<FusedConvNorm*>(producer)) {
+  if (auto* before = dynamic_cast<FusedConvNorm*>(producer); before != nullptr && !adds_later) {
     a.sums = before->gradient_sums();
     before->summed_ = dx;
   }
-  conv_input_gradient(a, current_cuda_stream());
-  return dx;
+  const auto compute = geometry_.depthwise ? depthwise_input_gradient : conv_input_gradient;
+  compute(a, current_cuda_stream());
+  return adds_later ? add_gradient(dx, other) : dx;
 }
 
 NormGradients FusedConvNorm::producer_gradient(const Quantized& error, const OtherGradient& other,

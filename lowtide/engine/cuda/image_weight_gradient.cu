@@ -292,7 +292,7 @@ bool has_image_weight_gradient(const ConvGeometry& g) {
 }
 
 std::size_t image_weight_gradient_work_bytes(const ConvGeometry& g) {
-  if (!may_stay(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) return 0;
+  if (g.depthwise || !may_stay(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) return 0;
   return sizeof(long long) * static_cast<std::size_t>(words_of(g.inputs).all());
 }
 

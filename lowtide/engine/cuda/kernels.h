@@ -14,6 +14,7 @@ struct ConvGeometry {
   int images = 0, height = 0, width = 0, inputs = 0;  // of the input
   int outputs = 0, rows = 0, cols = 0;                // of the output
   int kernel_rows = 0, kernel_cols = 0, stride_rows = 1, stride_cols = 1, pad_rows = 0, pad_cols = 0;
+  bool depthwise = false;  // every output of the input of its number alone (depthwise.h)
 
   LOWTIDE_HOST_DEVICE int taps() const { return kernel_rows * kernel_cols; }
   LOWTIDE_HOST_DEVICE int input_pixels() const { return images * height * width; }
@@ -29,6 +30,8 @@ struct Codes {
 };
 
 // ---- Weights -------------------------------------------------------------------------------------------------------
+
+struct DepthwiseChannel;
 
 // One layer's weight and what a step makes of it. The packed forms hold the operands of the tensor cores in the order in
 // which a warp's lanes read them.
@@ -50,6 +53,7 @@ struct WeightLayer {
   float* limb_scale = nullptr;     // one number: 2^e / 2^21
   // The sum of each limb over taps and outputs, limbs × inputs, in zeroed memory; where images may stay.
   int* limb_sums = nullptr;
+  DepthwiseChannel* depthwise = nullptr;  // by output, in place of the packed forms and their sums
 };
 inline constexpr int kLimbs = 3;
 // Whether images of such a convolution may stay (below).

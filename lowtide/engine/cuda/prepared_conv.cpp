@@ -1,6 +1,7 @@
 #include "lowtide/engine/cuda/prepared_conv.h"
 
 #include "lowtide/base/cuda_stream.h"
+#include "lowtide/engine/cuda/depthwise.h"
 #include "lowtide/quant/quantizer.h"
 
 namespace lowtide::cuda {
@@ -27,12 +28,13 @@ class Arena {
 
 // Where the memory of one convolution lies in the two arenas.
 struct Places {
-  std::int64_t code, scale, offset, forward, tap_prefix, tap_value, limbs, limb_scale, limb_sums;
+  std::int64_t code, scale, offset, forward, tap_prefix, tap_value, limbs, limb_scale, limb_sums, depthwise;
   std::int64_t statistics, gradient_sums, sum_extremes, error_extremes, weight_gradient;
 };
 
-ConvGeometry weight_geometry(const at::Tensor& w) {
+ConvGeometry weight_geometry(const at::Tensor& w, std::int64_t groups) {
   ConvGeometry g;
+  g.depthwise = groups > 1;
   g.outputs = static_cast<int>(w.size(0));
   g.inputs = static_cast<int>(w.size(1));
   g.kernel_rows = static_cast<int>(w.size(2));
@@ -47,20 +49,27 @@ Places place(const ConvGeometry& g, bool keeps, Arena& plain, Arena& zeroed) {
   p.code = plain.add(outputs * taps * inputs);
   p.scale = plain.add(outputs * sizeof(float));
   p.offset = plain.add(outputs * sizeof(float));
+  p.statistics = zeroed.add(statistics_bytes(g.outputs));
+  p.sum_extremes = zeroed.add(kExtremesBytes);
+  if (keeps) {
+    p.gradient_sums = zeroed.add(statistics_bytes(g.outputs));
+    p.error_extremes = zeroed.add(kExtremesBytes);
+    p.weight_gradient = zeroed.add(g.depthwise ? depthwise_weight_gradient_work_bytes(g.outputs)
+                                               : weight_gradient_work_bytes(g));
+  }
+  if (g.depthwise) {
+    p.depthwise = plain.add(outputs * sizeof(DepthwiseChannel));
+    return p;
+  }
   p.forward = plain.add(packed_forward_bytes(g.outputs, g.taps(), g.inputs));
   p.tap_prefix =
       plain.add(static_cast<std::size_t>((g.kernel_rows + 1) * (g.kernel_cols + 1)) * outputs * sizeof(int));
-  p.statistics = zeroed.add(statistics_bytes(g.outputs));
-  p.sum_extremes = zeroed.add(kExtremesBytes);
   if (!keeps) return p;
   p.tap_value = plain.add(taps * inputs * sizeof(float));
   p.limbs = plain.add(packed_limb_bytes(g.outputs, g.taps(), g.inputs));
   p.limb_scale = plain.add(sizeof(float));
   if (may_stay(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs))
     p.limb_sums = zeroed.add(kLimbs * inputs * sizeof(int));
-  p.gradient_sums = zeroed.add(statistics_bytes(g.outputs));
-  p.error_extremes = zeroed.add(kExtremesBytes);
-  p.weight_gradient = zeroed.add(weight_gradient_work_bytes(g));
   return p;
 }
 
@@ -81,9 +90,9 @@ Quantized codes_at(const Places& p, const at::Tensor& weight, DeviceBits bits, c
           view_of(plain, p.offset, rows, at::kFloat), bits};
 }
 
-void fill(PreparedCudaConv& conv, const Quantized& weight, const Places& p, const at::Tensor& plain,
-          const at::Tensor& zeroed, bool keeps) {
-  const ConvGeometry g = weight_geometry(weight.code);
+void fill(PreparedCudaConv& conv, const Quantized& weight, std::int64_t groups, const Places& p,
+          const at::Tensor& plain, const at::Tensor& zeroed, bool keeps) {
+  const ConvGeometry g = weight_geometry(weight.code, groups);
   conv.has_backward = keeps;
   conv.weight = weight;
   WeightLayer& layer = conv.layer;
@@ -95,26 +104,35 @@ void fill(PreparedCudaConv& conv, const Quantized& weight, const Places& p, cons
   layer.code = weight.code.data_ptr<std::uint8_t>();
   layer.scale = weight.scale.data_ptr<float>();
   layer.offset = weight.offset.data_ptr<float>();
-  layer.forward = at_place<std::uint32_t>(plain, p.forward);
-  layer.tap_prefix = at_place<int>(plain, p.tap_prefix);
   conv.statistics = at_place<void*>(zeroed, p.statistics);
   conv.sum_extremes = at_place<void*>(zeroed, p.sum_extremes);
+  if (keeps) {
+    conv.gradient_sums = at_place<void*>(zeroed, p.gradient_sums);
+    conv.error_extremes = at_place<void*>(zeroed, p.error_extremes);
+    conv.weight_gradient = at_place<void*>(zeroed, p.weight_gradient);
+  }
+  if (g.depthwise) {
+    layer.depthwise = at_place<DepthwiseChannel>(plain, p.depthwise);
+    return;
+  }
+  layer.forward = at_place<std::uint32_t>(plain, p.forward);
+  layer.tap_prefix = at_place<int>(plain, p.tap_prefix);
   if (!keeps) return;
   layer.tap_value = at_place<float>(plain, p.tap_value);
   layer.limbs = at_place<std::uint32_t>(plain, p.limbs);
   layer.limb_scale = at_place<float>(plain, p.limb_scale);
   if (may_stay(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs))
     layer.limb_sums = at_place<int>(zeroed, p.limb_sums);
-  conv.gradient_sums = at_place<void*>(zeroed, p.gradient_sums);
-  conv.error_extremes = at_place<void*>(zeroed, p.error_extremes);
-  conv.weight_gradient = at_place<void*>(zeroed, p.weight_gradient);
 }
 
 }  // namespace
 
 bool has_kernels(const ConvWeight& conv) {
-  return conv.groups == 1 && fits_bytes(conv.bits) && conv.weight.device().is_cuda() &&
-         conv.weight.size(2) * conv.weight.size(3) <= kMostTaps;
+  const ConvGeometry g = weight_geometry(conv.weight, conv.groups);
+  if (!fits_bytes(conv.bits) || !conv.weight.device().is_cuda()) return false;
+  if (!g.depthwise) return g.taps() <= kMostTaps;
+  return conv.groups == g.outputs && g.inputs == 1 && conv.stride <= 2 &&
+         has_depthwise(g.outputs, g.kernel_rows, g.kernel_cols);
 }
 
 std::vector<std::shared_ptr<const PreparedConv>> prepare(const std::vector<ConvWeight>& weights, bool keeps) {
@@ -124,7 +142,8 @@ std::vector<std::shared_ptr<const PreparedConv>> prepare(const std::vector<ConvW
   std::int64_t channels = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (has_kernels(weights[i])) {
-      places[i] = place(weight_geometry(weights[i].weight), keeps, plain_size, zeroed_size);
+      places[i] =
+          place(weight_geometry(weights[i].weight, weights[i].groups), keeps, plain_size, zeroed_size);
       channels += weights[i].weight.size(0);
       continue;
     }
@@ -139,13 +158,14 @@ std::vector<std::shared_ptr<const PreparedConv>> prepare(const std::vector<ConvW
   const at::Tensor by_channel = at::empty({PreparedCudaConv::kRows * channels}, floats);
   const at::Tensor numbers =
       at::empty({PreparedCudaConv::kNumbers * static_cast<std::int64_t>(weights.size())}, floats);
-  std::vector<WeightLayer> layers;
+  std::vector<WeightLayer> layers, depthwise;
   std::int64_t row = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (result[i]) continue;
     auto conv = std::make_shared<PreparedCudaConv>();
     const at::Tensor weight = contiguous(weights[i].weight);
-    fill(*conv, codes_at(places[i], weight, weights[i].bits, plain), places[i], plain, zeroed, keeps);
+    fill(*conv, codes_at(places[i], weight, weights[i].bits, plain), weights[i].groups, places[i], plain,
+         zeroed, keeps);
     conv->layer.weight = weight.data_ptr<float>();
     conv->memory = {plain, zeroed, weight};
     const std::int64_t outputs = conv->layer.outputs;
@@ -154,21 +174,23 @@ std::vector<std::shared_ptr<const PreparedConv>> prepare(const std::vector<ConvW
     conv->numbers = numbers.narrow(0, static_cast<std::int64_t>(i) * PreparedCudaConv::kNumbers,
                                    PreparedCudaConv::kNumbers);
     row += outputs;
-    layers.push_back(conv->layer);
+    (conv->layer.depthwise == nullptr ? layers : depthwise).push_back(conv->layer);
     result[i] = std::move(conv);
   }
   encode_weights(layers.data(), static_cast<int>(layers.size()), current_cuda_stream());
+  encode_depthwise_weights(depthwise.data(), static_cast<int>(depthwise.size()), current_cuda_stream());
   return result;
 }
 
 std::shared_ptr<const PreparedCudaConv> pack(const Quantized& weight, bool keeps) {
   Arena plain_size, zeroed_size;
-  const Places places = place(weight_geometry(weight.code), keeps, plain_size, zeroed_size);
+  constexpr std::int64_t kGroups = 1;
+  const Places places = place(weight_geometry(weight.code, kGroups), keeps, plain_size, zeroed_size);
   const at::Tensor plain = plain_size.allocate(weight.code.device(), false),
                    zeroed = zeroed_size.allocate(weight.code.device(), true);
   auto conv = std::make_shared<PreparedCudaConv>();
-  fill(*conv, {contiguous(weight.code), weight.scale, weight.offset, weight.bits}, places, plain, zeroed,
-       keeps);
+  fill(*conv, {contiguous(weight.code), weight.scale, weight.offset, weight.bits}, kGroups, places, plain,
+       zeroed, keeps);
   conv->memory = {plain, zeroed};
   encode_weights(&conv->layer, 1, current_cuda_stream());
   return conv;
