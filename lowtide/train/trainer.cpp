@@ -10,6 +10,8 @@
 #include <ctime>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/machine_error.h"
+#include "lowtide/cost/summary.h"
 #include "lowtide/engine/engine.h"
 #include "lowtide/schedule/text.h"
 #include "lowtide/tasks/setup.h"
@@ -113,6 +115,18 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume, std::
   started_ = last_log_ = last_shown_ = Clock::now();
   shown_ = read_sums();  // of a resumed run: not of this process
   task_->model().train();
+  try {
+    return train(folder);
+  } catch (const std::exception& error) {
+    const auto what = machine_error(error);
+    if (!what) throw;
+    progress_.finish();
+    throw UserError(fmt::format("{}; at step {}, {}", *what, step_, kept_text()));
+  }
+}
+
+// To the end, or until a signal.
+TrainingEnd Trainer::train(const std::filesystem::path& folder) {
   if (planned_ != total_) begin_extension();
   while (!is_finished()) {
     train_one_step();
@@ -265,12 +279,15 @@ void Trainer::compute_and_update(double rate) {
 void Trainer::stop_if_not_finite() {
   if (!halted_.item<bool>()) return;
   progress_.finish();
-  const std::vector<std::int64_t> steps = checkpoint_steps(paths_);
-  const std::string kept = steps.empty() ? "there is no checkpoint yet"
-                                         : paths_.checkpoint(steps.back()).string() + " is the last good one";
   throw UserError(fmt::format(
       "training stopped near step {}: {} is not finite; {}. Try a lower --lr, --clip, or more bits", step_,
-      task_->find_not_finite(), kept));
+      task_->find_not_finite(), kept_text()));
+}
+
+std::string Trainer::kept_text() const {
+  const std::vector<std::int64_t> steps = checkpoint_steps(paths_);
+  if (steps.empty()) return "there is no checkpoint yet";
+  return paths_.checkpoint(steps.back()).string() + " is the last good one";
 }
 
 void Trainer::evaluate_if_due() {

@@ -62,6 +62,7 @@ class Trainer {
     return std::chrono::duration<double>(to - from).count();
   }
 
+  TrainingEnd train(const std::filesystem::path& folder);
   void open_folder(const std::filesystem::path& folder, bool resume, std::optional<Lease> lease);
   void expect_same_recipe();
   void restore_on_all_ranks(std::optional<std::int64_t> step);
@@ -70,6 +71,7 @@ class Trainer {
   void compute_and_update(double rate);
   void probe(const Probe& bits);
   void stop_if_not_finite();
+  std::string kept_text() const;
   Totals read_sums() const;
   ProgressLine line_of(const Totals& since, double seconds) const;
   void show_progress();
