@@ -1,5 +1,6 @@
-// The CUDA engine's kernels by themselves, without torch: each is compared with the same in double precision on a CPU, then
-// timed on the shapes of CIFAR's and ImageNet's ResNets, as nodes of a graph; with the argument `check` not timed.
+// The CUDA engine's kernels by themselves, without torch: each is compared with the same in double precision, then
+// timed on the shapes of CIFAR's and ImageNet's networks, as nodes of a graph; with the argument `check` not timed, with
+// `depthwise` only depthwise convolutions.
 // `nvcc … bench/cuda_kernels.cu lowtide/engine/cuda/*.cu`.
 #include <cuda_runtime.h>
 
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "lowtide/engine/cuda/depthwise.h"
 #include "lowtide/engine/cuda/kernels.h"
 
 namespace {
@@ -51,15 +53,20 @@ class Buffer {
 
 std::mt19937 generator(1);  // NOLINT
 
+// Drawn numbers take their time: they come round again.
+constexpr std::size_t kDrawn = 1'000'003;
+
 std::vector<std::uint8_t> codes(std::size_t n, int top) {
   std::vector<std::uint8_t> v(n);
-  for (auto& x : v) x = static_cast<std::uint8_t>(generator() % static_cast<unsigned>(top + 1));
+  for (std::size_t i = 0; i < n; ++i)
+    v[i] =
+        i < kDrawn ? static_cast<std::uint8_t>(generator() % static_cast<unsigned>(top + 1)) : v[i - kDrawn];
   return v;
 }
 std::vector<float> normal(std::size_t n, float scale = 1, float shift = 0) {
   std::normal_distribution<float> of(shift, scale);
   std::vector<float> v(n);
-  for (auto& x : v) x = of(generator);
+  for (std::size_t i = 0; i < n; ++i) v[i] = i < kDrawn ? of(generator) : v[i - kDrawn];
   return v;
 }
 
@@ -74,16 +81,15 @@ struct Case {
   Buffer<float> w, sx, ox, se, oe;
   Buffer<std::uint8_t> w_code;
   Buffer<float> w_scale, w_offset;
-  Buffer<std::uint8_t> forward, backward;
+  Buffer<std::uint8_t> forward;
   Buffer<int> prefix;
-  Buffer<float> tap_value, plane_scale;
+  Buffer<float> tap_value, limb_scale;
   Buffer<std::uint8_t> limbs;
   Buffer<int> limb_sums;
   Buffer<float> y, dx, dw, other, producer;
   Buffer<float> gamma, beta, running_mean, running_variance, mean, factor, bias, inverse, min, range;
   Buffer<float> gm, slope, dgamma, dbeta;
-  Buffer<std::uint8_t> work, dwork, wwork;
-  std::size_t wbytes;
+  Buffer<std::uint8_t> work, dwork, wwork, products;
 
   Case(const ConvGeometry& geometry, int bits, bool after_relu)
       : g(geometry),
@@ -108,10 +114,9 @@ struct Case {
         w_scale(static_cast<std::size_t>(g.outputs)),
         w_offset(static_cast<std::size_t>(g.outputs)),
         forward(packed_forward_bytes(g.outputs, g.taps(), g.inputs)),
-        backward(packed_backward_bytes(g.outputs, g.taps(), g.inputs)),
         prefix(size((g.kernel_rows + 1) * (g.kernel_cols + 1), g.outputs)),
         tap_value(size(g.taps(), g.inputs)),
-        plane_scale(1),
+        limb_scale(1),
         limbs(packed_limb_bytes(g.outputs, g.taps(), g.inputs)),
         limb_sums(size(kLimbs, g.inputs), 0),
         y(size(g.output_pixels(), g.outputs)),
@@ -136,7 +141,7 @@ struct Case {
         work(statistics_bytes(g.outputs), 0),
         dwork(statistics_bytes(g.inputs), 0),
         wwork(weight_gradient_work_bytes(g), 0),
-        wbytes(weight_gradient_work_bytes(g)) {}
+        products(weight_gradient_product_bytes(g)) {}
 
   static std::size_t size(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
   int bits() const { return top == 255 ? 8 : top == 7 ? 3 : 4; }
@@ -153,14 +158,11 @@ struct Case {
     l.scale = w_scale.get();
     l.offset = w_offset.get();
     l.forward = reinterpret_cast<std::uint32_t*>(forward.get());
-    l.backward = reinterpret_cast<std::uint32_t*>(backward.get());
     l.tap_prefix = prefix.get();
     l.tap_value = tap_value.get();
-    l.plane_scale = plane_scale.get();
-    if (has_limbs(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) {
-      l.limbs = reinterpret_cast<std::uint32_t*>(limbs.get());
-      l.limb_sums = limb_sums.get();
-    }
+    l.limbs = reinterpret_cast<std::uint32_t*>(limbs.get());
+    l.limb_scale = limb_scale.get();
+    if (may_stay(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) l.limb_sums = limb_sums.get();
     return l;
   }
   Codes xs() const { return {x.get(), sx.get(), ox.get(), {bits()}}; }
@@ -208,21 +210,81 @@ struct Case {
     }
     return a;
   }
-  WeightGradientArguments weight_gradient() const { return {g, es(), xs(), wwork.get(), dw.get()}; }
+  WeightGradientArguments weight_gradient() const {
+    return {g, es(), xs(), wwork.get(), dw.get(), products.get()};
+  }
 };
 
-// Calls each(image, row, col, output row, output col, tap) for every product of pixels.
-template <typename Each>
-void for_each_tap(const ConvGeometry& g, const Each& each) {
-  for (int n = 0; n < g.images; ++n)
-    for (int r = 0; r < g.rows; ++r)
-      for (int c = 0; c < g.cols; ++c)
-        for (int i = 0; i < g.kernel_rows; ++i)
-          for (int j = 0; j < g.kernel_cols; ++j) {
-            const int row = r * g.stride_rows - g.pad_rows + i, col = c * g.stride_cols - g.pad_cols + j;
-            if (row < 0 || col < 0 || row >= g.height || col >= g.width) continue;
-            each((n * g.rows + r) * g.cols + c, (n * g.height + row) * g.width + col, i * g.kernel_cols + j);
-          }
+// The same in double precision, one sum a thread.
+struct Reference {
+  ConvGeometry g;
+  const std::uint8_t *x, *e, *w_code;
+  const float *w_scale, *w_offset;
+  double x_scale, x_offset, e_scale, e_offset;
+  double *y, *dx, *dw;
+
+  __device__ double w(int o, int tap, int i) const {
+    return static_cast<double>(w_code[(static_cast<long long>(o) * g.taps() + tap) * g.inputs + i]) *
+               w_scale[o] +
+           w_offset[o];
+  }
+  __device__ double x_at(int pixel, int i) const {
+    return x[static_cast<long long>(pixel) * g.inputs + i] * x_scale + x_offset;
+  }
+  __device__ double e_at(int pixel, int o) const {
+    return e[static_cast<long long>(pixel) * g.outputs + o] * e_scale + e_offset;
+  }
+  // The pixel of the input that a tap reads for a pixel of the output; below 0 where there is none.
+  __device__ int input_of(int output, int tap) const {
+    const int image = output / (g.rows * g.cols), at = output % (g.rows * g.cols);
+    const int row = at / g.cols * g.stride_rows - g.pad_rows + tap / g.kernel_cols,
+              col = at % g.cols * g.stride_cols - g.pad_cols + tap % g.kernel_cols;
+    if (row < 0 || col < 0 || row >= g.height || col >= g.width) return -1;
+    return (image * g.height + row) * g.width + col;
+  }
+  // And the other way.
+  __device__ int output_of(int input, int tap) const {
+    const int image = input / (g.height * g.width), at = input % (g.height * g.width);
+    const int row = at / g.width + g.pad_rows - tap / g.kernel_cols,
+              col = at % g.width + g.pad_cols - tap % g.kernel_cols;
+    if (row < 0 || col < 0 || row % g.stride_rows != 0 || col % g.stride_cols != 0 ||
+        row / g.stride_rows >= g.rows || col / g.stride_cols >= g.cols)
+      return -1;
+    return (image * g.rows + row / g.stride_rows) * g.cols + col / g.stride_cols;
+  }
+};
+__device__ int thread_number() { return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); }
+
+__global__ void reference_output(Reference r) {
+  const int at = thread_number(), pixel = at / r.g.outputs, o = at % r.g.outputs;
+  if (pixel >= r.g.output_pixels()) return;
+  double sum = 0;
+  for (int tap = 0; tap < r.g.taps(); ++tap) {
+    const int from = r.input_of(pixel, tap);
+    for (int i = 0; from >= 0 && i < r.g.inputs; ++i) sum += r.x_at(from, i) * r.w(o, tap, i);
+  }
+  r.y[at] = sum;
+}
+__global__ void reference_input_gradient(Reference r) {
+  const int at = thread_number(), pixel = at / r.g.inputs, i = at % r.g.inputs;
+  if (pixel >= r.g.input_pixels()) return;
+  double sum = 0;
+  for (int tap = 0; tap < r.g.taps(); ++tap) {
+    const int from = r.output_of(pixel, tap);
+    for (int o = 0; from >= 0 && o < r.g.outputs; ++o) sum += r.e_at(from, o) * r.w(o, tap, i);
+  }
+  r.dx[at] = sum;
+}
+__global__ void reference_weight_gradient(Reference r) {
+  const int at = thread_number(), i = at % r.g.inputs, tap = at / r.g.inputs % r.g.taps(),
+            o = at / r.g.inputs / r.g.taps();
+  if (o >= r.g.outputs) return;
+  double sum = 0;
+  for (int pixel = 0; pixel < r.g.output_pixels(); ++pixel) {
+    const int from = r.input_of(pixel, tap);
+    if (from >= 0) sum += r.e_at(pixel, o) * r.x_at(from, i);
+  }
+  r.dw[at] = sum;
 }
 
 double distance(const std::vector<float>& a, const std::vector<double>& b) {
@@ -231,7 +293,7 @@ double distance(const std::vector<float>& a, const std::vector<double>& b) {
     if (!(std::abs(a[i] - b[i]) <= off)) off = std::abs(a[i] - b[i]);
     largest = std::max(largest, std::abs(b[i]));
   }
-  return off / largest;
+  return off / (largest > 0 ? largest : 1);
 }
 
 bool failed = false;  // NOLINT
@@ -268,28 +330,21 @@ void compare(const std::string& name, const ConvGeometry& g, int bits, bool afte
   const auto code = c.w_code.host();
   const auto scale = c.w_scale.host(), offset = c.w_offset.host();
   const int length = g.taps() * g.inputs;
-  std::vector<double> w(code.size()), y(c.e_host.size()), dx(c.x_host.size()), dw(code.size());
-  for (std::size_t i = 0; i < w.size(); ++i) {
+  for (std::size_t i = 0; i < code.size(); ++i) {
     const std::size_t row = i / static_cast<std::size_t>(length);
-    w[i] = static_cast<double>(code[i]) * scale[row] + offset[row];
-    if (std::abs(w[i] - c.w_host[i]) > 0.51 * scale[row]) report(name + " weight code", 1, 0);
+    const double w = static_cast<double>(code[i]) * scale[row] + offset[row];
+    if (std::abs(w - c.w_host[i]) > 0.51 * scale[row]) report(name + " weight code", 1, 0);
   }
-  const auto X = [&](int i) {
-    return static_cast<double>(c.x_host[static_cast<std::size_t>(i)]) * c.x_scale + c.x_offset;
-  };
-  const auto E = [&](int i) {
-    return static_cast<double>(c.e_host[static_cast<std::size_t>(i)]) * c.e_scale + c.e_offset;
-  };
-  for_each_tap(g, [&](int out, int in, int tap) {
-    for (int o = 0; o < g.outputs; ++o)
-      for (int i = 0; i < g.inputs; ++i) {
-        const auto at = static_cast<std::size_t>(o * length + tap * g.inputs + i);
-        const int to = out * g.outputs + o, from = in * g.inputs + i;
-        y[static_cast<std::size_t>(to)] += X(from) * w[at];
-        dx[static_cast<std::size_t>(from)] += E(to) * w[at];
-        dw[at] += E(to) * X(from);
-      }
-  });
+  const Buffer<double> y_sums(c.e_host.size()), dx_sums(c.x_host.size()), dw_sums(code.size());
+  const Reference reference{
+      g,          c.x.get(), c.e.get(),  c.w_code.get(), c.w_scale.get(), c.w_offset.get(), c.x_scale,
+      c.x_offset, c.e_scale, c.e_offset, y_sums.get(),   dx_sums.get(),   dw_sums.get()};
+  const auto blocks = [](std::size_t n) { return static_cast<unsigned>((n + 127) / 128); };
+  reference_output<<<blocks(c.e_host.size()), 128>>>(reference);
+  reference_input_gradient<<<blocks(c.x_host.size()), 128>>>(reference);
+  reference_weight_gradient<<<blocks(code.size()), 128>>>(reference);
+  const std::vector<double> y = y_sums.host(), dw = dw_sums.host();
+  std::vector<double> dx = dx_sums.host();
   report(name + " output", distance(c.y.host(), y), 1e-6);
   report(name + " weight gradient", distance(c.dw.host(), dw), 1e-7);
   std::vector<double> dgamma(n_in), dbeta(n_in);
@@ -605,6 +660,334 @@ void time_layer(const std::string& name, const ConvGeometry& g) {
   check(cudaDeviceSynchronize(), name.c_str());
 }
 
+// ---- Depthwise convolutions ----------------------------------------------------------------------------------------
+
+ConvGeometry depthwise_geometry(int images, int rows, int cols, int channels, int stride, int pad) {
+  ConvGeometry g;
+  g.images = images;
+  g.height = rows;
+  g.width = cols;
+  g.inputs = g.outputs = channels;
+  g.kernel_rows = g.kernel_cols = 3;
+  g.stride_rows = g.stride_cols = stride;
+  g.pad_rows = g.pad_cols = pad;
+  g.rows = (rows + 2 * pad - 3) / stride + 1;
+  g.cols = (cols + 2 * pad - 3) / stride + 1;
+  g.depthwise = true;
+  return g;
+}
+
+// Codes as extreme as can be, or drawn.
+enum class Pattern { kDrawn, kZeros, kTops, kAlternating };
+std::vector<std::uint8_t> codes_of(Pattern pattern, std::size_t n, int top, std::size_t period) {
+  std::vector<std::uint8_t> v = codes(n, top);
+  for (std::size_t i = 0; i < n && pattern != Pattern::kDrawn; ++i) {
+    const bool high = pattern == Pattern::kTops || (pattern == Pattern::kAlternating && i / period % 2 == 0);
+    v[i] = static_cast<std::uint8_t>(high ? top : 0);
+  }
+  return v;
+}
+
+struct DepthwiseCase {
+  ConvGeometry g;
+  int bits, top;
+  float x_scale, x_offset, e_scale, e_offset;
+  std::size_t channels, inputs, outputs;  // numbers
+  std::vector<std::uint8_t> x_host, e_host;
+  std::vector<float> w_host, producer_host, mean_host, factor_host, bias_host;
+  Buffer<std::uint8_t> x, e, w_code;
+  Buffer<float> w, sx, ox, se, oe, w_scale, w_offset;
+  Buffer<DepthwiseChannel> channel;
+  Buffer<float> y, dx, dw, producer;
+  Buffer<float> gamma, beta, running_mean, running_variance, norm, producer_norm, min, range;
+  Buffer<float> sums;
+  Buffer<std::uint8_t> work, dwork, wwork;  // for many calls
+  std::size_t work_bytes, weight_bytes;
+
+  DepthwiseCase(const ConvGeometry& geometry, int of_bits, bool after_relu, Pattern pattern, int calls = 1)
+      : g(geometry),
+        bits(of_bits),
+        top((1 << bits) - 1),
+        x_scale(0.013f),
+        x_offset(after_relu ? 0.0f : -1.3f),
+        e_scale(1e-4f),
+        e_offset(-0.0127f),
+        channels(static_cast<std::size_t>(g.inputs)),
+        inputs(Case::size(g.input_pixels(), g.inputs)),
+        outputs(Case::size(g.output_pixels(), g.outputs)),
+        x_host(codes_of(pattern, inputs, top, channels)),
+        e_host(codes_of(pattern, outputs, top, channels)),
+        w_host(normal(channels * 9, 0.3f, 0.02f)),
+        producer_host(normal(inputs, 1.0f, 0.2f)),
+        mean_host(normal(channels, 0.1f)),
+        factor_host(normal(channels, 0.2f, 1)),
+        bias_host(normal(channels, 0.3f)),
+        x(x_host),
+        e(e_host),
+        w_code(w_host.size()),
+        w(w_host),
+        sx(std::vector<float>{x_scale}),
+        ox(std::vector<float>{x_offset}),
+        se(std::vector<float>{e_scale}),
+        oe(std::vector<float>{e_offset}),
+        w_scale(channels),
+        w_offset(channels),
+        channel(channels),
+        y(outputs),
+        dx(inputs),
+        dw(w_host.size()),
+        producer(producer_host),
+        gamma(normal(channels, 0.2f, 1)),
+        beta(normal(channels, 0.2f)),
+        running_mean(channels, 0),
+        running_variance(channels, 0),
+        norm(4 * channels),
+        producer_norm(4 * channels),
+        min(4),
+        range(4),
+        sums(4 * channels),
+        work(bytes() * static_cast<std::size_t>(calls), 0),
+        dwork(bytes() * static_cast<std::size_t>(calls), 0),
+        wwork(sum_bytes() * static_cast<std::size_t>(calls), 0),
+        work_bytes(bytes()),
+        weight_bytes(sum_bytes()) {
+    std::vector<float> all(mean_host);
+    for (const auto* of : {&factor_host, &bias_host, &factor_host})
+      all.insert(all.end(), of->begin(), of->end());
+    check(cudaMemcpy(producer_norm.get(), all.data(), all.size() * sizeof(float), cudaMemcpyHostToDevice),
+          "copy");
+  }
+  std::size_t bytes() const { return (statistics_bytes(g.outputs) + 255) / 256 * 256; }
+  std::size_t sum_bytes() const { return (depthwise_weight_gradient_work_bytes(g.inputs) + 255) / 256 * 256; }
+  void clear(cudaStream_t stream, int calls) const {
+    const auto all = static_cast<std::size_t>(calls);
+    cudaMemsetAsync(work.get(), 0, work_bytes * all, stream);
+    cudaMemsetAsync(dwork.get(), 0, work_bytes * all, stream);
+    cudaMemsetAsync(wwork.get(), 0, weight_bytes * all, stream);
+  }
+
+  WeightLayer layer() const {
+    WeightLayer l;
+    l.weight = w.get();
+    l.outputs = g.outputs;
+    l.kernel_rows = l.kernel_cols = 3;
+    l.inputs = 1;
+    l.bits = {bits};
+    l.code = w_code.get();
+    l.scale = w_scale.get();
+    l.offset = w_offset.get();
+    l.depthwise = channel.get();
+    return l;
+  }
+  Codes xs() const { return {x.get(), sx.get(), ox.get(), {bits}}; }
+  Codes es() const { return {e.get(), se.get(), oe.get(), {bits}}; }
+  NormConstants constants(const Buffer<float>& of, int number) const {
+    float* at = of.get();
+    return {
+        at, at + channels, at + 2 * channels, at + 3 * channels, min.get() + number, range.get() + number};
+  }
+  OutputArguments output(bool with_statistics, int call) const {
+    OutputArguments a{g, xs(), layer(), y.get(), {}};
+    if (!with_statistics) return a;
+    NormStatistics& s = a.statistics;
+    s.work = work.get() + work_bytes * static_cast<std::size_t>(call);
+    s.weight = gamma.get();
+    s.bias = beta.get();
+    s.running_mean = running_mean.get();
+    s.running_variance = running_variance.get();
+    s.momentum = 0.1;
+    s.uses_batch = s.relu = true;
+    s.out = constants(norm, 0);
+    return a;
+  }
+  InputGradientArguments gradient(bool with_sums, int call) const {
+    InputGradientArguments a;
+    a.g = g;
+    a.dy = es();
+    a.w = layer();
+    a.dx = dx.get();
+    if (!with_sums) return a;
+    NormGradientSums& s = a.sums;
+    s.work = dwork.get() + work_bytes * static_cast<std::size_t>(call);
+    s.norm = constants(producer_norm, 1);
+    s.relu = s.uses_batch = true;
+    s.y = producer.get();
+    s.weight_gradient = sums.get();
+    s.bias_gradient = sums.get() + channels;
+    s.gradient_mean = sums.get() + 2 * channels;
+    s.slope = sums.get() + 3 * channels;
+    return a;
+  }
+  WeightGradientArguments weight_gradient(int call) const {
+    return {g, es(), xs(), wwork.get() + weight_bytes * static_cast<std::size_t>(call), dw.get()};
+  }
+};
+
+void compare_depthwise(const std::string& name, const ConvGeometry& g, int bits, bool after_relu,
+                       Pattern pattern) {
+  const DepthwiseCase c(g, bits, after_relu, pattern);
+  const WeightLayer layer = c.layer();
+  encode_depthwise_weights(&layer, 1, nullptr);
+  depthwise_output(c.output(true, 0), nullptr);
+  depthwise_weight_gradient(c.weight_gradient(0), nullptr);
+  depthwise_input_gradient(c.gradient(true, 0), nullptr);
+  check(cudaDeviceSynchronize(), name.c_str());
+
+  const auto w_code = c.w_code.host();
+  const auto scale = c.w_scale.host(), offset = c.w_offset.host();
+  std::vector<double> w(w_code.size()), y(c.outputs), dx(c.inputs), dw(w_code.size());
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    w[i] = static_cast<double>(w_code[i]) * scale[i / 9] + offset[i / 9];
+    if (!(std::abs(w[i] - c.w_host[i]) <= 0.51 * scale[i / 9])) report(name + " weight code", 1, 0);
+  }
+  for_each_tap(g, [&](int out, int in, int tap) {
+    for (std::size_t i = 0; i < c.channels; ++i) {
+      const std::size_t to = static_cast<std::size_t>(out) * c.channels + i,
+                        at = i * 9 + static_cast<std::size_t>(tap),
+                        from = static_cast<std::size_t>(in) * c.channels + i;
+      const double value = static_cast<double>(c.x_host[from]) * c.x_scale + c.x_offset,
+                   error = static_cast<double>(c.e_host[to]) * c.e_scale + c.e_offset;
+      y[to] += value * w[at];
+      dx[from] += error * w[at];
+      dw[at] += error * value;
+    }
+  });
+  report(name + " output", distance(c.y.host(), y), 1e-6);
+  report(name + " weight gradient", distance(c.dw.host(), dw), 1e-7);
+
+  std::vector<double> dgamma(c.channels), dbeta(c.channels);
+  for (std::size_t i = 0; i < dx.size(); ++i) {
+    const std::size_t ch = i % c.channels;
+    const float distance = c.producer_host[i] - c.mean_host[ch];
+    if (!(distance * c.factor_host[ch] + c.bias_host[ch] > 0)) dx[i] = 0;
+    dbeta[ch] += dx[i];
+    dgamma[ch] += dx[i] * distance * c.factor_host[ch];
+  }
+  report(name + " input gradient", distance(c.dx.host(), dx), 2e-6);
+  const auto sums = c.sums.host();
+  const auto part = [&](const std::vector<float>& of, std::size_t number) {
+    const auto first = of.begin() + static_cast<std::ptrdiff_t>(number * c.channels);
+    return std::vector<float>(first, first + static_cast<std::ptrdiff_t>(c.channels));
+  };
+  report(name + " norm weight gradient", distance(part(sums, 0), dgamma), 5e-6);
+  report(name + " norm bias gradient", distance(part(sums, 1), dbeta), 5e-6);
+
+  const auto got = c.y.host(), norm = c.norm.host();
+  const auto mean = part(norm, 0), factor = part(norm, 1), bias = part(norm, 2);
+  std::vector<double> exact_mean(c.channels), variance(c.channels), inverse(c.channels);
+  const double n = g.output_pixels();
+  for (std::size_t i = 0; i < got.size(); ++i) exact_mean[i % c.channels] += got[i] / n;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    variance[i % c.channels] += std::pow(got[i] - exact_mean[i % c.channels], 2) / n;
+  for (std::size_t i = 0; i < c.channels; ++i) inverse[i] = 1 / std::sqrt(variance[i] + 1e-5);
+  report(name + " mean", distance(mean, exact_mean), 1e-6);
+  report(name + " deviation", distance(part(norm, 3), inverse), 2e-6);
+  double low = 1e30, high = -1e30;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const std::size_t ch = i % c.channels;
+    const float z = std::max(0.0f, (got[i] - mean[ch]) * factor[ch] + bias[ch]);
+    low = std::min<double>(low, z);
+    high = std::max<double>(high, z);
+  }
+  report(name + " range", std::abs(c.min.host()[0] - low) + std::abs(c.range.host()[0] - (high - low)),
+         1e-6 * (1 + high));
+
+  const Buffer<float> with_statistics(got);
+  depthwise_output(c.output(false, 0), nullptr);
+  report(name + " output without statistics", differing(with_statistics, c.y), 0);
+  std::vector<double> plain(c.inputs);
+  for_each_tap(g, [&](int out, int in, int tap) {
+    for (std::size_t i = 0; i < c.channels; ++i)
+      plain[static_cast<std::size_t>(in) * c.channels + i] +=
+          (static_cast<double>(c.e_host[static_cast<std::size_t>(out) * c.channels + i]) * c.e_scale +
+           c.e_offset) *
+          w[i * 9 + static_cast<std::size_t>(tap)];
+  });
+  depthwise_input_gradient(c.gradient(false, 0), nullptr);
+  check(cudaDeviceSynchronize(), name.c_str());
+  report(name + " plain input gradient", distance(c.dx.host(), plain), 2e-6);
+}
+
+void check_depthwise() {
+  for (const int bits : {8, 3}) {
+    for (const bool after_relu : {true, false}) {
+      const std::string tag = std::to_string(bits) + (after_relu ? "r " : "  ");
+      const auto compare = [&](const std::string& name, const ConvGeometry& g,
+                               Pattern pattern = Pattern::kDrawn) {
+        compare_depthwise(tag + "depthwise " + name, g, bits, after_relu, pattern);
+      };
+      compare("32 16x16", depthwise_geometry(9, 16, 16, 32, 1, 1));
+      compare("144 32x32", depthwise_geometry(3, 32, 32, 144, 1, 1));
+      compare("144 32x32/2", depthwise_geometry(3, 32, 32, 144, 2, 1));
+      compare("384 8x8", depthwise_geometry(5, 8, 8, 384, 1, 1));
+      compare("576 8x8/2", depthwise_geometry(5, 8, 8, 576, 2, 1));
+      compare("960 4x4", depthwise_geometry(7, 4, 4, 960, 1, 1));
+      compare("48 9x7", depthwise_geometry(6, 9, 7, 48, 1, 1));
+      compare("48 9x7/2", depthwise_geometry(6, 9, 7, 48, 2, 1));
+      compare("16 13x5", depthwise_geometry(2, 13, 5, 16, 1, 1));
+      compare("80 one pixel", depthwise_geometry(5, 1, 1, 80, 1, 1));
+      compare("80 one pixel/2", depthwise_geometry(5, 1, 1, 80, 2, 1));
+      compare("96 2x3/2", depthwise_geometry(4, 2, 3, 96, 2, 1));
+      compare("112 6x10 without padding", depthwise_geometry(2, 6, 10, 112, 1, 0));
+      compare("112 7x10/2 without padding", depthwise_geometry(2, 7, 10, 112, 2, 0));
+      compare("32 6x5 padded by 2", depthwise_geometry(2, 6, 5, 32, 1, 2));
+      compare("32 6x5/2 padded by 2", depthwise_geometry(2, 6, 5, 32, 2, 2));
+      compare("1072 5x5", depthwise_geometry(2, 5, 5, 1072, 1, 1));
+      compare("1152 56x3", depthwise_geometry(1, 56, 3, 1152, 1, 1));
+      compare("2048 6x80/2", depthwise_geometry(1, 6, 80, 2048, 2, 1));
+      compare("96 112x112", depthwise_geometry(1, 112, 112, 96, 1, 1));
+      compare("96 112x112/2", depthwise_geometry(1, 112, 112, 96, 2, 1));
+      for (const auto& [what, pattern] :
+           {std::pair("least codes", Pattern::kZeros), std::pair("greatest codes", Pattern::kTops),
+            std::pair("alternating codes", Pattern::kAlternating)}) {
+        compare(std::string("48 17x17 ") + what, depthwise_geometry(40, 17, 17, 48, 1, 1), pattern);
+        compare(std::string("48 17x17/2 ") + what, depthwise_geometry(40, 17, 17, 48, 2, 1), pattern);
+      }
+    }
+  }
+}
+
+// Beside each time the share of 4.2 TB/s that it makes of the bytes which must be read and written: codes once, floats once.
+void time_depthwise(const std::string& name, const ConvGeometry& g) {
+  const DepthwiseCase c(g, 8, true, Pattern::kDrawn, kCalls);
+  const WeightLayer layer = c.layer();
+  encode_depthwise_weights(&layer, 1, nullptr);
+  depthwise_output(c.output(true, 0), nullptr);
+  depthwise_input_gradient(c.gradient(true, 0), nullptr);
+  const auto clear = [&](cudaStream_t s) { c.clear(s, kCalls); };
+  const double in = static_cast<double>(c.inputs), out = static_cast<double>(c.outputs);
+  const struct {
+    double us, bytes;
+  } passes[] = {
+      {time_of([&](cudaStream_t s, int i) { depthwise_output(c.output(true, i), s); }, clear), in + 4 * out},
+      {time_of([&](cudaStream_t s, int) { depthwise_output(c.output(false, 0), s); }), in + 4 * out},
+      {time_of([&](cudaStream_t s, int i) { depthwise_input_gradient(c.gradient(true, i), s); }, clear),
+       out + 8 * in},
+      {time_of([&](cudaStream_t s, int) { depthwise_input_gradient(c.gradient(false, 0), s); }),
+       out + 4 * in},
+      {time_of([&](cudaStream_t s, int i) { depthwise_weight_gradient(c.weight_gradient(i), s); }, clear),
+       in + out}};
+  std::printf("%-22s", name.c_str());
+  for (const auto& of : passes) std::printf(" %7.2f %4.2f", of.us, of.bytes / 4.2e6 / of.us);
+  std::printf("\n");
+  check(cudaDeviceSynchronize(), name.c_str());
+}
+
+void time_all_depthwise() {
+  std::printf(
+      "\ndepthwise, microseconds      output     no stat.   gradient+s     gradient       weight gradient\n");
+  time_depthwise("32 32x32, 128", depthwise_geometry(128, 32, 32, 32, 1, 1));
+  time_depthwise("96 32x32, 128", depthwise_geometry(128, 32, 32, 96, 1, 1));
+  time_depthwise("144 32x32, 128", depthwise_geometry(128, 32, 32, 144, 1, 1));
+  time_depthwise("144 32x32/2, 128", depthwise_geometry(128, 32, 32, 144, 2, 1));
+  time_depthwise("192 16x16, 128", depthwise_geometry(128, 16, 16, 192, 1, 1));
+  time_depthwise("192 16x16/2, 128", depthwise_geometry(128, 16, 16, 192, 2, 1));
+  time_depthwise("384 8x8, 128", depthwise_geometry(128, 8, 8, 384, 1, 1));
+  time_depthwise("576 8x8, 128", depthwise_geometry(128, 8, 8, 576, 1, 1));
+  time_depthwise("576 8x8/2, 128", depthwise_geometry(128, 8, 8, 576, 2, 1));
+  time_depthwise("960 4x4, 128", depthwise_geometry(128, 4, 4, 960, 1, 1));
+}
+
 void check_all() {
   for (const int bits : {8, 3}) {
     for (const bool after_relu : {true, false}) {
@@ -654,8 +1037,11 @@ void time_all() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  check_all();
-  if (argc < 2 || std::string(argv[1]) != "check") time_all();
+  const std::string asked = argc > 1 ? argv[1] : "";
+  if (asked != "depthwise") check_all();
+  check_depthwise();
+  if (asked == "") time_all();
+  if (asked != "check") time_all_depthwise();
   std::printf(failed ? "FAILED\n" : "all agree\n");
   return failed ? 1 : 0;
 }

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/commands.h"
 #include "cli/recipe_arguments.h"
 #include "lowtide/base/error.h"
@@ -23,17 +25,35 @@ int cost_command(int argc, char** argv) {
   const TaskShape shape = shape_of_task(recipe);
   const ScheduleSpec spec = schedule_of(recipe.precision);
   const std::int64_t steps = total_steps(recipe.training, shape.steps_per_epoch);
-  const ScheduleSummary summary = summarise(spec, steps, rates_of(recipe.training, steps));
+  const Rates rates = rates_of(recipe.training, steps);
+  const ScheduleSummary summary = summarise(spec, steps, rates);
   constexpr std::int64_t kMostItems = std::int64_t{1} << 56;  // of the ledger
   if (shape.items_per_step > kMostItems / steps) {
     throw UserError(fmt::format("{} steps of {} are more than can be counted; expected at most {} in all",
                                 steps, shape.items_per_step, kMostItems));
   }
   Ledger ledger;
-  for (const Ledger::Layer& layer : shape.layers) ledger.add_layer(layer.name, layer.macs, layer.precision);
+  std::vector<LayerSize> sizes;
+  for (const Ledger::Layer& layer : shape.layers) {
+    ledger.add_layer(layer.name, layer.macs, layer.precision);
+    sizes.push_back({layer.macs, layer.precision.kind == LayerPrecision::Kind::kScheduled});
+  }
   Ledger at_peak = ledger;
-  for (const BitRun& run : summary.runs) ledger.add(run.bits, run.count * shape.items_per_step);
+  make_schedule(spec, steps, rates, sizes);  // refuses what is for another network
+  for (const BitRun& run : summary.runs) {
+    const std::int64_t items = run.count * shape.items_per_step;
+    if (run.layers.empty()) {
+      ledger.add(run.bits, items);
+    } else {
+      ledger.add(run.bits, run.layers, items, {});
+    }
+  }
   at_peak.add(peak_bits(spec), steps * shape.items_per_step);
+  // The summary knows of no layers.
+  const bool are_alike = std::all_of(summary.runs.begin(), summary.runs.end(),
+                                     [](const BitRun& run) { return run.layers.empty(); });
+  const double paper_cost = are_alike ? summary.relative_cost : relative_cost(ledger.paper(), ledger.macs());
+  const double paper_saving = are_alike ? summary.saving : 1 - paper_cost / relative_cost(peak_bits(spec));
   const double actual_cost = relative_cost(ledger.actual(), ledger.macs());
   const double actual_saving = 1 - actual_cost / relative_cost(at_peak.actual(), ledger.macs());
   if (spec.is_closed_loop()) fmt::print(stderr, "note: {}\n", closed_loop_note(spec));
@@ -42,9 +62,9 @@ int cost_command(int argc, char** argv) {
                             {"schedule", to_string(spec)},
                             {"steps", steps},
                             {"items_a_step", shape.items_per_step},
-                            {"relative_cost", summary.relative_cost},
+                            {"relative_cost", paper_cost},
                             {"relative_cost_actual", actual_cost},
-                            {"saving", summary.saving},
+                            {"saving", paper_saving},
                             {"saving_actual", actual_saving},
                             {"saving_against", static_line(peak_bits(spec))},
                             {"assumed", shape.assumed},
@@ -58,7 +78,7 @@ int cost_command(int argc, char** argv) {
   fmt::print("actual  cost {:.4f} of fp32, saving {:.2f} % against {}: each layer at the bits it runs at\n",
              actual_cost, 100 * actual_saving, against);
   fmt::print("paper   cost {:.4f} of fp32, saving {:.2f} % against {}: every layer at the scheduled bits\n",
-             summary.relative_cost, 100 * summary.saving, against);
+             paper_cost, 100 * paper_saving, against);
   if (!shape.assumed.empty()) fmt::print(stderr, "note: {}\n", shape.assumed);
   return 0;
 }

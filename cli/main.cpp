@@ -8,8 +8,6 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <new>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -17,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/runtime.h"
 #include "lowtide/base/error.h"
+#include "lowtide/base/machine_error.h"
 #include "lowtide/io/standard_output.h"
 
 namespace {
@@ -31,16 +30,6 @@ int run(int argc, char** argv) {
   return command.run(argc - 1, argv + 1);
 }
 
-// libtorch tells it in its message alone. Sizes that overflow are more than any machine has, too.
-bool is_out_of_memory(const c10::Error& error) {
-  const std::string what = error.what_without_backtrace();
-  for (const char* part :
-       {"allocate memory", "out of memory", "size calculation overflowed", "multiplication overflow"}) {
-    if (what.find(part) != std::string::npos) return true;
-  }
-  return false;
-}
-
 // One line, whatever a path in it is made of. Not by fmt, which throws where stderr cannot be written either.
 int complain(int code, std::string what) {
   std::replace_if(
@@ -49,8 +38,9 @@ int complain(int code, std::string what) {
   return code;
 }
 
-int out_of_memory() {
-  return complain(2, "out of memory; choose a smaller --batch, a smaller model or data, or --recompute");
+int complain_of(const std::exception& error, const std::string& unless_machine) {
+  if (const auto what = lowtide::machine_error(error)) return complain(2, *what);
+  return complain(1, unless_machine);
 }
 
 // A command whose output was lost has not done what it was asked to. A reader who went away wanted no more of it.
@@ -69,19 +59,14 @@ int main(int argc, char** argv) {
     return after_output(run(argc, argv));
   } catch (const lowtide::UserError& error) {
     return complain(2, error.what());
-  } catch (const std::bad_alloc&) {
-    return out_of_memory();
-  } catch (const std::length_error&) {  // more than a container can count
-    return out_of_memory();
   } catch (const std::filesystem::filesystem_error& error) {
     return complain(2, lowtide::cannot_read(error.path1(), error.code().value()).what());
   } catch (const std::system_error& error) {
     if (std::ferror(stdout) == 0) return complain(2, error.what());  // the machine's answer: no more threads
     return complain(2, lowtide::cannot_write("standard output", error.code().value()).what());  // fmt's
   } catch (const c10::Error& error) {
-    if (is_out_of_memory(error)) return out_of_memory();
-    return complain(1, fmt::format("internal error in libtorch: {}", error.what_without_backtrace()));
+    return complain_of(error, fmt::format("internal error in libtorch: {}", error.what_without_backtrace()));
   } catch (const std::exception& error) {
-    return complain(1, fmt::format("internal error: {}", error.what()));
+    return complain_of(error, fmt::format("internal error: {}", error.what()));
   }
 }

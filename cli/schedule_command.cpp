@@ -37,12 +37,13 @@ constexpr const char* kHelp =
     "  table 8x100 5x1500 8x400 grad=8      runs of bits, or @FILE of them, or of rows step,bits\n"
     "  matched 3:8 grad=8 budget=0.63       low where the learning rate is high (--lr-schedule ...)\n"
     "  price 3:8 grad=8 budget=0.63         a closed loop: a bit more where it buys more than training does\n"
+    "  waterfill 3:8 grad=8 budget=0.63     a closed loop with bits for every layer, by its sensitivity\n"
     "  progressive 3,4,6,8 grad=8           the next bits when the loss stops falling\n"
     "\n"
-    "budget=0.63 on static, matched, price and the ten: bit operations of the whole run, as a share of "
-    "static at "
-    "the\n"
-    "highest bits. grad=(LR 6:8 n=2): gradient bits on a schedule of their own. At the end of a line, but "
+    "budget=0.63 on static, matched, price, waterfill and the ten: bit operations of the whole run, as a "
+    "share of\n"
+    "static at the highest bits. grad=(LR 6:8 n=2): gradient bits on a schedule of their own. At the end of "
+    "a line, but "
     "not of\n"
     "progressive: then 32 last=5%, the last steps' forward pass in fp32; then fp32 last=5%, gradients too.\n";
 
@@ -82,9 +83,9 @@ void define(CLI::App& app, Options& options) {
   parameter("--window", "window", "progressive: losses averaged at a time (100)");
   parameter("--threshold", "threshold", "progressive: relative fall that counts as falling (0.01)");
   parameter("--patience", "patience", "progressive: averages without a fall before climbing (3)");
-  parameter("--every", "every", "price: steps between two probes (100)");
+  parameter("--every", "every", "price, waterfill: steps between two decisions (100)");
   parameter("--budget", "budget",
-            "static, matched, price, the ten: share of what static at the highest bits costs");
+            "static, matched, price, waterfill, the ten: share of what static at the highest bits costs");
   parameter("--alpha", "alpha", "matched: half of it is the bits that halving the learning rate adds (1)");
   TrainingOptions& training = options.training;
   app.add_option("--lr-schedule", training.lr_schedule, "matched: the recipe's")

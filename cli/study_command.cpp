@@ -61,7 +61,10 @@ constexpr const char* kBudgetHelp =
     "matched: bits that follow the learning rate. constant: the same bits throughout, two neighbouring "
     "numbers "
     "dithered.\n"
-    "price: a closed loop, and the bits that it had, shuffled in time and replayed with another seed.\n"
+    "price, waterfill: closed loops, of all bits or of each layer's; each with the bits that it had, "
+    "shuffled "
+    "in time\n"
+    "and replayed with another seed.\n"
     "shorter: the highest bits for fewer steps. phases: low bits first, the highest last, for every number "
     "of "
     "low bits\n"
@@ -99,7 +102,8 @@ std::optional<int> read_arguments(RunArguments& arguments, const std::string& ki
       ->required()
       ->type_name("FOLDER")
       ->configurable(false);
-  app.add_option("--jobs", arguments.jobs, "runs at once; --threads are shared among them")
+  app.add_option("--jobs", arguments.jobs,
+                 "runs at once; --threads, and the memory of a GPU, are shared among them")
       ->capture_default_str()
       ->configurable(false);
   add_submit_options(app, arguments.submit);

@@ -69,6 +69,20 @@ void Ledger::add(Bits scheduled, std::int64_t items, const std::vector<std::int6
   }
 }
 
+void Ledger::add(Bits scheduled, const std::vector<std::uint8_t>& of_layers, std::int64_t items,
+                 const std::vector<std::int64_t>& macs) {
+  LOWTIDE_CHECK(of_layers.size() == layers_.size() && (macs.empty() || macs.size() == layers_.size()),
+                "bits of other layers");
+  add(scheduled, items, std::vector<std::int64_t>(layers_.size()));
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const std::int64_t count = macs.empty() ? layers_[i].macs * items : macs[i];
+    std::vector<std::int64_t>& sums = steps_[{of_layers[i], scheduled.backward}].macs;
+    sums.resize(layers_.size());
+    LOWTIDE_CHECK(count >= 0 && count <= kMostSum - sums[i], layers_[i].name);
+    sums[i] += count;
+  }
+}
+
 void Ledger::add_probe(int bits, const std::vector<std::int64_t>& macs) {
   LOWTIDE_CHECK(macs.size() == layers_.size(), "MACs of other layers");
   std::vector<std::int64_t>& sums = probes_[bits];

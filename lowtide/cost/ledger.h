@@ -33,6 +33,10 @@ class Ledger {
   // A step whose items differ in size (sentences, sampled graphs, images): the MACs of each layer, in their order.
   void add(Bits scheduled, std::int64_t items, const std::vector<std::int64_t>& macs);
 
+  // The same where layers are scheduled apart, at these forward bits, in their order; no MACs: those of so many items.
+  void add(Bits scheduled, const std::vector<std::uint8_t>& of_layers, std::int64_t items,
+           const std::vector<std::int64_t>& macs);
+
   // A forward pass alone, which a closed loop decides by, with the MACs of each layer. It is no step: items() and macs() do
   // not count it, paper() and actual() do.
   void add_probe(int bits, const std::vector<std::int64_t>& macs);

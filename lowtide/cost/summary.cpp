@@ -43,9 +43,10 @@ Bits peak_bits(const ScheduleSpec& spec) {
 std::string closed_loop_note(const ScheduleSpec& spec) {
   return fmt::format(
       "{} decides while it trains; {}", spec.name,
-      spec.budget ? "told as it plans to, without its probes: a run spends the whole budget, probes "
-                    "included"
-                  : "told as if its bits never rose: the largest saving, a run's own is in its result");
+      spec.looks()  ? "told as it plans to, with all layers alike: a run spends the whole budget"
+      : spec.budget ? "told as it plans to, without its probes: a run spends the whole budget, probes "
+                      "included"
+                    : "told as if its bits never rose: the largest saving, a run's own is in its result");
 }
 
 double relative_cost(const BitOperations& count, Count macs) {

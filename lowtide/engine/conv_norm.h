@@ -32,6 +32,7 @@ struct ConvWeight {
   at::Tensor weight;
   DeviceBits bits;
   std::int64_t groups = 1;
+  std::int64_t stride = 1;
 };
 
 // What is convolved and normalised, and what will be asked of it.

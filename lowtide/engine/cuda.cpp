@@ -8,6 +8,7 @@
 #include "lowtide/engine/cuda/byte_product.h"
 #include "lowtide/engine/cuda/fused_conv_norm.h"
 #include "lowtide/engine/cuda/matrix_product.h"
+#include "lowtide/engine/cuda/single_conv.h"
 
 namespace lowtide {
 
@@ -28,12 +29,31 @@ std::vector<std::shared_ptr<const PreparedConv>> CudaEngine::prepare_convs(
   return cuda::prepare(weights, keeps);
 }
 
-bool CudaEngine::has_kernels(const ConvWeight& conv) const { return cuda::has_kernels(conv); }
+bool CudaEngine::has_kernels(const ConvWeight& conv, bool in_trunk) const {
+  return cuda::has_kernels(conv) && (in_trunk || conv.groups == 1);
+}
 
 std::unique_ptr<ConvNorm> CudaEngine::conv_norm(const ConvNormCall& call) const {
   auto conv = std::dynamic_pointer_cast<const cuda::PreparedCudaConv>(call.conv);
   if (conv == nullptr) return Engine::conv_norm(call);
   return std::make_unique<cuda::FusedConvNorm>(*this, call, std::move(conv), weight_gradients_);
+}
+
+at::Tensor CudaEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const {
+  if (cuda::has_output(x, w, shape)) return cuda::conv2d(x, w, shape);
+  return simulated_.conv2d(x, w, shape);
+}
+
+at::Tensor CudaEngine::conv2d_input_gradient(const Quantized& dy, const Quantized& w,
+                                             const ConvShape& shape) const {
+  if (cuda::has_input_gradient(dy, w, shape)) return cuda::conv2d_input_gradient(dy, w, shape);
+  return simulated_.conv2d_input_gradient(dy, w, shape);
+}
+
+at::Tensor CudaEngine::conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
+                                              const ConvShape& shape) const {
+  if (cuda::has_weight_gradient(dy, x, shape)) return cuda::conv2d_weight_gradient(dy, x, shape);
+  return simulated_.conv2d_weight_gradient(dy, x, shape);
 }
 
 at::Tensor CudaEngine::product(const Quantized& a, const Quantized& b, const ProductShape& shape) const {

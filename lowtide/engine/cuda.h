@@ -6,9 +6,8 @@
 
 namespace lowtide {
 
-// Codes of 8 bits and fewer on tensor cores: trunks' convolutions, fused with what surrounds them, and products of matrices; on
-// a GPU from sm_80 on. What it has no kernels for (wider codes, float operands, groups, convolutions outside trunks) it leaves
-// to `simulated`.
+// Codes of 8 bits and fewer on tensor cores: convolutions, those of trunks fused with what surrounds them, and products of matrices;
+// on a GPU from sm_80 on. What it has no kernels for (wider codes, float operands, groups, dilations) it leaves to `simulated`.
 class CudaEngine final : public Engine {
  public:
   CudaEngine();  // UserError where the GPU is too old
@@ -17,20 +16,15 @@ class CudaEngine final : public Engine {
   std::vector<std::shared_ptr<const PreparedConv>> prepare_convs(const std::vector<ConvWeight>& weights,
                                                                  bool keeps) const override;
   std::unique_ptr<ConvNorm> conv_norm(const ConvNormCall& call) const override;
-  bool has_kernels(const ConvWeight& conv) const override;
+  bool has_kernels(const ConvWeight& conv, bool in_trunk) const override;
+  bool is_capturable() const override { return true; }
   void finish_gradients() const override { weight_gradients_.finish(); }
 
-  at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const override {
-    return simulated_.conv2d(x, w, shape);
-  }
+  at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const override;
   at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w,
-                                   const ConvShape& shape) const override {
-    return simulated_.conv2d_input_gradient(dy, w, shape);
-  }
+                                   const ConvShape& shape) const override;
   at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
-                                    const ConvShape& shape) const override {
-    return simulated_.conv2d_weight_gradient(dy, x, shape);
-  }
+                                    const ConvShape& shape) const override;
   at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override;
   at::Tensor linear(const Quantized& x, const Quantized& w, const at::Tensor& bias) const override;
   std::unique_ptr<const PreparedOperand> prepare(const Quantized& b, bool transposed) const override;

@@ -63,8 +63,12 @@ class Engine {
   // and plain operations on tensors. The engine outlives what it returns.
   virtual std::unique_ptr<ConvNorm> conv_norm(const ConvNormCall& call) const;
 
-  // Whether such a convolution of a trunk has kernels of this engine's, where its bits fit; else it is computed as by `simulated`.
-  virtual bool has_kernels(const ConvWeight&) const { return true; }
+  // Whether a convolution has kernels of this engine's, inside a trunk or by itself, where its bits fit; else it is computed as by
+  // `simulated`.
+  virtual bool has_kernels(const ConvWeight&, bool /*in_trunk*/) const { return true; }
+
+  // Whether a step can be captured in a CUDA graph and replayed at other bits: they are read on the device.
+  virtual bool is_capturable() const { return false; }
 
   // After a trunk's way back: its gradients are ready for whatever follows. An engine may compute some of them aside.
   virtual void finish_gradients() const {}

@@ -11,7 +11,7 @@ namespace lowtide {
 namespace {
 
 bool is_bytes(const Quantized& q) {
-  return q.bits != 0 && q.bits <= kByteBits && q.code.device().is_cpu() && q.code.numel() > 0;
+  return fits_bytes(q.bits) && q.code.device().is_cpu() && q.code.numel() > 0;
 }
 
 // An activation or an error has one range for all of it; a tensor with one a row has no common factor.

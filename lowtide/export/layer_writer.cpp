@@ -61,7 +61,7 @@ SymmetricWeight symmetric(const at::Tensor& values, const at::Tensor& bias, floa
 }  // namespace
 
 void LayerWriter::expect_codes(int bits) const {
-  if (form_ == ExportForm::kQdq && bits > kByteBits && !is_float_bits(bits)) {
+  if (form_ == ExportForm::kQdq && !fits_bytes(bits) && !is_float_bits(bits)) {
     throw UserError(fmt::format(
         "{} bits in the form qdq, whose codes are bytes; expected at most 8, or the form exact", bits));
   }
@@ -80,8 +80,7 @@ Value LayerWriter::scaled_codes(const at::Tensor& codes, const at::Tensor& scale
 Value LayerWriter::exact_weight(const at::Tensor& weight, const at::Tensor& factor, int bits,
                                 bool transposed) {
   const auto stored = [&](const at::Tensor& x) { return transposed ? x.t() : x; };
-  if (is_float_bits(bits) || bits > kByteBits)
-    return graph_.constant(stored(evaluated(weight, factor, bits)), "weight");
+  if (!fits_bytes(bits)) return graph_.constant(stored(evaluated(weight, factor, bits)), "weight");
   const Quantized q = encode_rows(weight.detach(), bits);
   at::Tensor code = q.code, scale = q.scale, offset = q.offset;
   if (factor.defined()) {
@@ -100,7 +99,7 @@ Value LayerWriter::exact_activation(const Value& x, const Range& range, int bits
   const float min = range.min.item<float>();
   const Value from_zero = min == 0 ? x : graph_.node("Sub", {x, graph_.number(min)});
   Value value;
-  if (bits <= kByteBits) {
+  if (fits_bytes(bits)) {
     const Value codes_scale = graph_.number(scale),
                 zero = graph_.constant(at::zeros({}, at::kByte), "zero_point");
     const Value within = bits == kByteBits

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lowtide/engine/engine.h"
 #include "lowtide/quant/step_parameters.h"
@@ -25,11 +26,25 @@ struct LayerEvent {
   std::int64_t macs;  // of this call
 };
 
+// What a schedule says of a step: bits of all layers, or forward bits of some layers apart. Bits alone are of all.
+struct StepBits : Bits {
+  StepBits() = default;
+  StepBits(Bits all) : Bits(all) {}  // NOLINT: most schedules know no layers
+  StepBits(int all_forward, int all_backward) : Bits{all_forward, all_backward} {}
+
+  std::vector<std::uint8_t> layers;  // forward bits by a layer's id; 0, or beyond the end: those of all
+
+  Bits of(std::uint32_t layer) const {
+    const bool is_apart = layer < layers.size() && layers[layer] != 0;
+    return is_apart ? Bits{layers[layer], backward} : Bits{*this};
+  }
+};
+
 // How the layers of one model compute now: the engine, and the precision in force. The training loop sets
 // `bits` and `step` once before each step; the layers share this object and read it. Nothing else is global.
 struct Execution {
   std::shared_ptr<const Engine> engine;
-  Bits bits;                                  // as the schedule says; a layer may have a rule of its own
+  StepBits bits;                              // as the schedule says; a layer may have a rule of its own
   std::uint64_t seed = 0;                     // of the noise of stochastic rounding
   std::int64_t step = 0;                      // likewise
   std::uint32_t shard = 0;                    // likewise: which part of the batch is computed

@@ -78,6 +78,9 @@ class QuantLayer : public AttachedLayer {
   void set_rule(LayerPrecision rule) { rule_ = rule; }
   const LayerPrecision& rule() const { return rule_; }
 
+  // The bits in force for this layer: by its rule, else as the schedule has them for this layer, else for all.
+  Bits bits() const { return rule_.resolve(execution().bits.of(id())); }
+
   // For one call, with noise of its own.
   LayerFormat format() const;
   void prepare(LayerCall& call, bool needs_input_gradient) const;
@@ -85,8 +88,7 @@ class QuantLayer : public AttachedLayer {
   void tell(const at::Tensor& output, std::int64_t macs) const;
 
  protected:
-  // The bits in force for this layer; and those of its operands, as a captured step reads them.
-  Bits bits() const { return rule_.resolve(execution().bits); }
+  // Those of its operands, as a captured step reads them.
   DeviceBits forward_bits() const { return {bits().forward, on_device(&StepParameters::forward_bits)}; }
 
  private:

@@ -12,6 +12,7 @@ inline constexpr int kFirstFloatBits = 24;
 inline constexpr int kByteBits = 8;
 
 inline bool is_float_bits(int bits) { return bits == 0 || bits >= kFirstFloatBits; }
+inline bool fits_bytes(int bits) { return bits >= 1 && bits <= kByteBits; }
 
 // value = code * scale + offset, with codes 0 .. 2^bits - 1. Where bits is 0 nothing was quantised: `code`
 // holds the float values themselves, scale and offset are undefined.

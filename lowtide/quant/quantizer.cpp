@@ -101,7 +101,7 @@ Quantized encode(const at::Tensor& input, const Range& range, DeviceBits device_
   LOWTIDE_CHECK(bits >= 1, fmt::format("cannot quantise to {} bits", bits));
   const at::Tensor x = contiguous(input);
   const Rows rows = rows_of(x, range.min.numel());
-  const auto code_type = bits <= kByteBits ? at::kByte : at::kInt;
+  const auto code_type = fits_bytes(bits) ? at::kByte : at::kInt;
   Quantized result{at::empty_like(x, x.options().dtype(code_type), contiguous_format(x)),
                    at::empty_like(range.min), range.min, device_bits};
   const NoiseCounter counter = counter_of(noise.key());

@@ -101,7 +101,7 @@ class ChunkEncoder {
     int bits = 0;
     Noise noise = Noise::none();
 
-    bool fits() const { return bits >= 1 && bits <= kByteBits && !noise.values().defined(); }
+    bool fits() const { return fits_bytes(bits) && !noise.values().defined(); }
   };
 
   // The codes lie in memory as `like` does.

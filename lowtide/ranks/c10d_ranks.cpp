@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -26,7 +27,7 @@ using std::chrono::milliseconds;
 // Longer than a live rank takes to see that a connection broke, short for who waits.
 constexpr milliseconds kRollCall{3000};
 constexpr const char *kFailures = "failures", *kPresent = "present", *kProblem = "problem",
-                     *kAddress = "address";
+                     *kAddress = "address", *kHeartbeat = "heartbeat";
 
 std::string name_of(const char* what, int rank) { return fmt::format("{}/{}", what, rank); }
 
@@ -112,11 +113,14 @@ c10::intrusive_ptr<C10dGroup> make_group(const C10dStore& store, const RankEnvir
 class Group final : public C10dRanks {
  public:
   Group(const RankEnvironment& environment, C10dStore store, bool on_cuda)
-      : environment_(environment),
-        device_(on_cuda ? torch::kCUDA : torch::kCPU),
-        store_(std::move(store)),
-        group_(make_group(store_, environment, on_cuda)) {
+      : environment_(environment), device_(on_cuda ? torch::kCUDA : torch::kCPU), store_(std::move(store)) {
     start_heartbeat();
+    try {
+      group_ = make_group(store_, environment, on_cuda);
+    } catch (const UserError&) {
+      heartbeat_.end_all();  // or they would wait for this rank to connect
+      throw;
+    }
   }
 
   int rank() const override { return environment_.rank; }
@@ -187,19 +191,38 @@ void end_without(const LostRanks& lost) {
   std::_Exit(1);
 }
 
+// Where one rank hears signs of life, and which of its machine's it is. Rank 0's clock tells groups apart that have had one port, one
+// after the other.
+struct HeartbeatSocket {
+  int port = 0, local_rank = 0;
+  std::int64_t clock = 0;
+};
+
+std::vector<HeartbeatSocket> gather_sockets(const C10dStore& store, const RankEnvironment& environment,
+                                            int port) {
+  set_text(store, name_of(kHeartbeat, environment.rank),
+           fmt::format("{} {} {}", port, environment.local_rank,
+                       std::chrono::steady_clock::now().time_since_epoch().count()));
+  std::vector<HeartbeatSocket> sockets;
+  for (int rank = 0; rank < environment.size; ++rank) {
+    std::istringstream text(get_text(store, name_of(kHeartbeat, rank)));
+    HeartbeatSocket& of = sockets.emplace_back();
+    text >> of.port >> of.local_rank >> of.clock;
+  }
+  return sockets;
+}
+
+// Before the ranks connect, which one of them may fail in or vanish: so what is needed goes by the store.
 void Group::start_heartbeat() {
-  // Rank 0's clock tells groups apart that have had one port, one after the other.
-  const auto all =
-      gather(std::vector<std::int64_t>{heartbeat_.port(), environment_.local_rank,
-                                       std::chrono::steady_clock::now().time_since_epoch().count()});
+  const std::vector<HeartbeatSocket> all = gather_sockets(store_, environment_, heartbeat_.port());
   HeartbeatPlace place{.rank = rank(),
                        .size = size(),
                        .address = environment_.is_local() ? "127.0.0.1" : environment_.address,
-                       .port = static_cast<int>(all[0][0]),
-                       .token = all[0][2]};
+                       .port = all[0].port,
+                       .token = all[0].clock};
   // On another machine than rank 0, if there is one: it may be the machine that is lost.
-  const auto other =
-      std::find_if(all.begin() + 1, all.end(), [](const auto& of_rank) { return of_rank[1] == 0; });
+  const auto other = std::find_if(all.begin() + 1, all.end(),
+                                  [](const HeartbeatSocket& of_rank) { return of_rank.local_rank == 0; });
   if (other != all.end()) place.deputy = static_cast<int>(other - all.begin());
   heartbeat_.start(place, end_without);
 }

@@ -83,11 +83,13 @@ class Heartbeat::Loop {
       : options_(options), socket_(open_socket()), stop_(eventfd(0, EFD_CLOEXEC)) {}
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
-  ~Loop() {
+  ~Loop() { end(Kind::kLeaving); }
+
+  void end(Kind last_message) {
     if (!thread_.joinable()) return;
     eventfd_write(stop_.number(), 1);
     thread_.join();
-    send_to_all(Kind::kLeaving);
+    send_to_all(last_message);
   }
 
   int port() const {
@@ -172,7 +174,10 @@ class Heartbeat::Loop {
       if (size < 0) return true;
       const auto peer = peers_.find(message.rank);
       if (size != sizeof(message) || message.token != place_.token || peer == peers_.end()) continue;
-      if (message.kind == Kind::kLost) return lost_({}), false;
+      if (message.kind == Kind::kLost) {
+        if (place_.rank == 0) dismiss_others();  // the others hear of it by rank 0 alone
+        return lost_({}), false;
+      }
       const bool is_new = peer->second.address.length == 0;
       peer->second = {from, message.kind == Kind::kLeaving ? std::nullopt : std::optional(0)};
       if (is_new) send(from, Kind::kAlive);  // so that it is watched from now on, not from the next beat
@@ -206,5 +211,6 @@ int Heartbeat::port() const { return loop_->port(); }
 void Heartbeat::start(const HeartbeatPlace& place, std::function<void(const LostRanks&)> lost) {
   loop_->start(place, std::move(lost));
 }
+void Heartbeat::end_all() { loop_->end(Kind::kLost); }
 
 }  // namespace lowtide

@@ -23,7 +23,7 @@ struct HeartbeatOptions {
   std::chrono::milliseconds expiry{10'000};  // without one, a rank is taken for lost
 };
 
-// Who is not heard of any more, empty where rank 0 has told of them; and whether this rank is the one to tell people.
+// Who is not heard of any more, empty where another rank has told of it; and whether this rank is the one to tell people.
 struct LostRanks {
   std::vector<int> ranks{};
   bool tells = false;
@@ -47,6 +47,9 @@ class Heartbeat {
 
   // `lost` is called once at most, on the thread that listens.
   void start(const HeartbeatPlace& place, std::function<void(const LostRanks&)> lost);
+
+  // For a rank that ends by an error and tells people itself: to all others no rank is lost, but they are to end.
+  void end_all();
 
  private:
   class Loop;

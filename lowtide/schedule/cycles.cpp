@@ -33,7 +33,7 @@ std::vector<std::string_view> schedule_names() {
   std::vector<std::string_view> names;
   for (const CyclicSchedule& cyclic : cyclic_schedules()) names.push_back(cyclic.name);
   names.insert(names.end(), {"static", "fp32", "deficit", "window", "delayed", "table", "matched", "price",
-                             "progressive"});
+                             "waterfill", "progressive"});
   return names;
 }
 

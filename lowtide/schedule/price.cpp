@@ -38,10 +38,6 @@ Spending part_of(const Spending& spending, std::int64_t begin, std::int64_t end)
 
 }  // namespace
 
-std::int64_t PriceIntervals::of_step(std::int64_t step) const {
-  return std::clamp<std::int64_t>(step / every, 0, count() - 1);
-}
-
 std::int64_t PriceIntervals::probe_cost(int level) const {
   const std::int64_t low = coarse(level);
   return low * low + (low + 1) * (low + 1);
@@ -55,7 +51,7 @@ PriceBits::PriceBits(const PriceIntervals& intervals, Spending spending, std::in
   plan_ = spend(spending_, std::clamp(for_steps, spending_.cost_at(intervals_.bits.low),
                                       spending_.cost_at(intervals_.bits.high)));
   planned_from_.resize(static_cast<std::size_t>(intervals_.count()) + 1);
-  for (std::int64_t i = intervals_.count() - 1; i >= 0; --i) {
+  for (std::int64_t i = intervals_.last(); i >= 0; --i) {
     const auto at = static_cast<std::size_t>(i);
     planned_from_[at] = planned_from_[at + 1];
     for (std::int64_t step = intervals_.begin(i); step < intervals_.end(i); ++step)
@@ -70,7 +66,7 @@ Bits PriceBits::at(std::int64_t step) const {
   const std::int64_t interval = intervals_.of_step(step);
   if (interval < static_cast<std::int64_t>(loop_.levels.size()))
     return {loop_.levels[static_cast<std::size_t>(interval)], intervals_.gradient};
-  const bool is_decided = interval == intervals_.count() - 1 && !loop_.last_bits.empty();
+  const bool is_decided = interval == intervals_.last() && !loop_.last_bits.empty();
   return {is_decided ? loop_.last_bits[static_cast<std::size_t>(step - intervals_.begin(interval))]
                      : plan_[static_cast<std::size_t>(step)],
           intervals_.gradient};
@@ -139,7 +135,7 @@ void PriceBits::decide() {
       affordable_level(interval, loop_.price ? wanted_level(interval) : planned_level(interval));
   loop_.levels.push_back(static_cast<std::uint8_t>(level));
   loop_.left -= intervals_.length(interval) * intervals_.cost(level);
-  const std::int64_t last = intervals_.count() - 1;
+  const std::int64_t last = intervals_.last();
   if (interval + 1 == last)
     loop_.last_bits = spend(part_of(spending_, intervals_.begin(last), intervals_.end(last)), loop_.left);
 }

@@ -5,27 +5,18 @@
 #include <vector>
 
 #include "lowtide/schedule/budget.h"
+#include "lowtide/schedule/intervals.h"
 #include "lowtide/schedule/schedule.h"
 
 namespace lowtide {
 
-// How the steps of a `price` schedule are laid out: intervals of `every` steps, the last up to twice as long, with a probe
-// after each but the last two. Costs are those of a MAC (step_cost); a probe is two forward passes of a batch, at
-// neighbouring bits.
-struct PriceIntervals {
-  BitRange bits;
+// How the steps of a `price` schedule are laid out: a probe after each interval but the last two. Costs are those of a MAC
+// (step_cost); a probe is two forward passes of a batch, at neighbouring bits.
+struct PriceIntervals : Intervals {
+  BitRange bits{};
   int gradient = 0;
-  std::int64_t steps = 0;
-  std::int64_t every = 0;
 
-  std::int64_t count() const { return steps / every; }
   std::int64_t probes() const { return count() - 2; }
-  std::int64_t begin(std::int64_t interval) const { return interval * every; }
-  std::int64_t end(std::int64_t interval) const {
-    return interval == count() - 1 ? steps : begin(interval + 1);
-  }
-  std::int64_t length(std::int64_t interval) const { return end(interval) - begin(interval); }
-  std::int64_t of_step(std::int64_t step) const;
 
   std::int64_t cost(int level) const { return step_cost({level, gradient}); }
   // Of the level and the one above; of the two highest at the highest.

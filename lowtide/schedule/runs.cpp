@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lowtide/base/error.h"
 
@@ -14,7 +15,9 @@ std::vector<BitRun> run_lengths(const Schedule& schedule, std::int64_t total_ste
   for (std::int64_t step = 0; step < total_steps;) {
     const std::int64_t end = std::min(schedule.same_until(step), total_steps);
     const Bits bits = schedule.at(step);
-    if (runs.empty() || runs.back().bits != bits) runs.push_back({bits, 0});
+    std::vector<std::uint8_t> layers = schedule.layers_at(step);
+    if (runs.empty() || runs.back().bits != bits || runs.back().layers != layers)
+      runs.push_back({bits, 0, std::move(layers)});
     runs.back().count += end - step;
     step = end;
     if (runs.size() > kMostRuns) {

@@ -8,10 +8,11 @@
 
 namespace lowtide {
 
-// Steps in a row at the same bits.
+// Steps in a row at the same bits; with forward bits of each layer, where these are not the same.
 struct BitRun {
   Bits bits;
   std::int64_t count = 0;
+  std::vector<std::uint8_t> layers{};
   bool operator==(const BitRun&) const = default;
 };
 

@@ -14,6 +14,7 @@
 #include "lowtide/schedule/price.h"
 #include "lowtide/schedule/progressive.h"
 #include "lowtide/schedule/text.h"
+#include "lowtide/schedule/waterfill.h"
 
 namespace lowtide {
 namespace {
@@ -88,15 +89,22 @@ class WindowBits final : public Schedule {
 
 class TableBits final : public Schedule {
  public:
-  explicit TableBits(const ScheduleSpec& spec) {
+  TableBits(const ScheduleSpec& spec, const std::vector<LayerSize>& layers) {
+    const std::size_t of_table = spec.table.runs()[0].layers.size();
+    if (of_table > 0 && !layers.empty() && of_table != layers.size())
+      throw UserError(
+          fmt::format("the table has bits of {} layers, and the network has {}; expected as many, in the "
+                      "order of `lowtide cost`",
+                      of_table, layers.size()));
     std::int64_t end = 0;
     for (const TableRun& run : spec.table.runs()) {
       end += run.steps;
-      runs_.push_back({end, {run.bits, spec.grad.high}});
+      runs_.push_back({end, {run.bits, spec.grad.high}, run.layers});
     }
   }
 
   Bits at(std::int64_t step) const override { return find(step).bits; }
+  std::vector<std::uint8_t> layers_at(std::int64_t step) const override { return find(step).layers; }
   std::int64_t same_until(std::int64_t step) const override {
     const Run& run = find(step);
     return &run == &runs_.back() ? kForever : run.end;
@@ -106,6 +114,7 @@ class TableBits final : public Schedule {
   struct Run {
     std::int64_t end = 0;  // the step after its last
     Bits bits;
+    std::vector<std::uint8_t> layers;
   };
 
   const Run& find(std::int64_t step) const {
@@ -148,6 +157,7 @@ class PairedBits final : public Schedule {
   Bits at(std::int64_t step) const override {
     return {forward_->at(step).forward, gradient_->at(step).forward};
   }
+  std::vector<std::uint8_t> layers_at(std::int64_t step) const override { return forward_->layers_at(step); }
   std::int64_t same_until(std::int64_t step) const override {
     return std::min(forward_->same_until(step), gradient_->same_until(step));
   }
@@ -185,6 +195,16 @@ class FramedBits final : public Schedule {
     return step < frame_.delay ? std::nullopt : inner_->probe_after(step - frame_.delay);
   }
   void observe_probe(const ProbeLosses& losses) override { inner_->observe_probe(losses); }
+  std::vector<std::uint8_t> layers_at(std::int64_t step) const override {
+    const bool is_inner = step >= frame_.delay && step < frame_.tail_from;
+    return is_inner ? inner_->layers_at(step - frame_.delay) : std::vector<std::uint8_t>();
+  }
+  bool looks_at(std::int64_t step) const override {
+    return step >= frame_.delay && step < frame_.tail_from && inner_->looks_at(step - frame_.delay);
+  }
+  void observe_layers(const std::vector<double>& sensitivities) override {
+    inner_->observe_layers(sensitivities);
+  }
   bool is_stateful() const override { return inner_->is_stateful(); }
   Json state() const override { return inner_->state(); }
   void restore(const Json& state) override { inner_->restore(state); }
@@ -204,11 +224,12 @@ FramedBits::Frame frame_of(const ScheduleSpec& spec, std::int64_t total_steps) {
 }
 
 // Without a budget, delay and tail.
-std::unique_ptr<Schedule> make_plain(const ScheduleSpec& spec, std::int64_t total_steps) {
+std::unique_ptr<Schedule> make_plain(const ScheduleSpec& spec, std::int64_t total_steps,
+                                     const std::vector<LayerSize>& layers = {}) {
   if (const CyclicSchedule* cyclic = find_cyclic(spec.name)) {
     return std::make_unique<CyclicBits>(*cyclic, spec, total_steps);
   }
-  if (spec.name == "table") return std::make_unique<TableBits>(spec);
+  if (spec.name == "table") return std::make_unique<TableBits>(spec, layers);
   if (spec.name == "progressive") return std::make_unique<ProgressiveBits>(spec);
   const bool is_window = spec.name == "window";
   const std::int64_t to = is_window ? spec.to : spec.name == "deficit" ? spec.steps : 0;
@@ -226,7 +247,7 @@ std::function<double(std::int64_t)> wanted_bits(const ScheduleSpec& spec, std::i
                       spec.bits);
     };
   }
-  if (!rates && spec.name == "price") return [](std::int64_t) { return 0.0; };
+  if (!rates && spec.is_closed_loop()) return [](std::int64_t) { return 0.0; };
   if (!rates) {
     throw UserError(
         "matched follows the learning rate of a recipe, which must be known beforehand; expected another "
@@ -268,10 +289,8 @@ std::int64_t budget_between(const ScheduleSpec& spec, BitRange bits, const CostR
 }
 
 std::unique_ptr<Schedule> make_price(const ScheduleSpec& spec, std::int64_t total_steps, Spending spending) {
-  const PriceIntervals intervals{.bits = spec.bits,
-                                 .gradient = spec.grad.high,
-                                 .steps = static_cast<std::int64_t>(spending.wanted.size()),
-                                 .every = spec.every};
+  const PriceIntervals intervals{
+      {static_cast<std::int64_t>(spending.wanted.size()), spec.every}, spec.bits, spec.grad.high};
   const std::int64_t budget =
       budget_between(spec, spec.bits, {intervals.least(), intervals.most()}, total_steps);
   return std::make_unique<PriceBits>(intervals, std::move(spending), budget);
@@ -279,7 +298,8 @@ std::unique_ptr<Schedule> make_price(const ScheduleSpec& spec, std::int64_t tota
 
 // `total_steps` of the run, `steps` of them between delay and tail.
 std::unique_ptr<Schedule> make_budgeted(const ScheduleSpec& spec, std::int64_t total_steps,
-                                        std::int64_t steps, const Rates& rates) {
+                                        std::int64_t steps, const Rates& rates,
+                                        const std::vector<LayerSize>& layers) {
   ScheduleSpec of_gradients = spec.grad_line.empty() ? spec : spec.grad_line[0];
   if (spec.grad_line.empty()) of_gradients.bits = spec.grad;
   const bool moves = spec.grad.low != spec.grad.high;
@@ -294,8 +314,10 @@ std::unique_ptr<Schedule> make_budgeted(const ScheduleSpec& spec, std::int64_t t
   }
   if (spec.name == "price") return make_price(spec, total_steps, std::move(spending));
   const CostRange possible{spending.cost_at(spending.range.low), spending.cost_at(spending.range.high)};
-  std::vector<std::uint8_t> forward =
-      spend(spending, budget_between(spec, spending.range, possible, total_steps));
+  const std::int64_t budget = budget_between(spec, spending.range, possible, total_steps);
+  if (spec.name == "waterfill")
+    return std::make_unique<WaterfillBits>(Intervals{steps, spec.every}, std::move(spending), budget, layers);
+  std::vector<std::uint8_t> forward = spend(spending, budget);
   return std::make_unique<ListedBits>(std::move(forward), std::move(spending.gradient));
 }
 
@@ -305,17 +327,20 @@ bool Schedule::hears_losses() const { return false; }
 void Schedule::observe(std::int64_t, double) {}
 std::optional<Probe> Schedule::probe_after(std::int64_t) const { return std::nullopt; }
 void Schedule::observe_probe(const ProbeLosses&) {}
+std::vector<std::uint8_t> Schedule::layers_at(std::int64_t) const { return {}; }
+bool Schedule::looks_at(std::int64_t) const { return false; }
+void Schedule::observe_layers(const std::vector<double>&) {}
 bool Schedule::is_stateful() const { return false; }
 Json Schedule::state() const { return Json::object(); }
 void Schedule::restore(const Json&) {}
 
 std::unique_ptr<Schedule> make_schedule(const ScheduleSpec& spec, std::int64_t total_steps,
-                                        const Rates& rates) {
+                                        const Rates& rates, const std::vector<LayerSize>& layers) {
   try {
     check(spec, total_steps);
     const std::int64_t steps = total_steps - delay_steps(spec, total_steps) - tail_steps(spec, total_steps);
-    std::unique_ptr<Schedule> schedule =
-        spec.budget ? make_budgeted(spec, total_steps, steps, rates) : make_plain(spec, steps);
+    std::unique_ptr<Schedule> schedule = spec.budget ? make_budgeted(spec, total_steps, steps, rates, layers)
+                                                     : make_plain(spec, steps, layers);
     if (!spec.grad_line.empty() && !spec.budget)
       schedule = std::make_unique<PairedBits>(std::move(schedule), make_plain(spec.grad_line[0], steps));
     if (!spec.delay && !spec.tail) return schedule;

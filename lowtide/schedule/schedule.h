@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "lowtide/base/json.h"
 #include "lowtide/schedule/bits.h"
@@ -21,14 +22,23 @@ struct ProbeLosses {
   double coarse = 0, fine = 0;
 };
 
+// A layer of the network that a schedule with bits for each layer is laid over.
+struct LayerSize {
+  std::int64_t macs = 0;  // of the forward pass, for one item
+  bool is_chosen = true;  // its bits are the schedule's choice; else it has a rule, or nothing is heard of it
+};
+
 // Which precision each training step has.
 class Schedule {
  public:
   virtual ~Schedule() = default;
 
   // Steps count from 0; those beyond the last have its bits. A pure function of the step for all but closed loops
-  // (`progressive`, `price`), where it tells what was observed so far has led to.
+  // (`progressive`, `price`, `waterfill`), where it tells what was observed so far has led to.
   virtual Bits at(std::int64_t step) const = 0;
+
+  // Forward bits of each layer, where they are not the same: of those that make_schedule was told, in their order. Else empty.
+  virtual std::vector<std::uint8_t> layers_at(std::int64_t step) const;
 
   // The steps from `step` up to this one, which is later, have the same bits.
   virtual std::int64_t same_until(std::int64_t step) const = 0;
@@ -41,6 +51,11 @@ class Schedule {
   virtual std::optional<Probe> probe_after(std::int64_t step) const;
   virtual void observe_probe(const ProbeLosses& losses);
 
+  // Whether a schedule wants to hear, after a step, how sensitive the loss was to the rounding of each layer in it; and what
+  // it hears (see LayerLook). Layers that are not chosen for have no number.
+  virtual bool looks_at(std::int64_t step) const;
+  virtual void observe_layers(const std::vector<double>& sensitivities);
+
   virtual bool is_stateful() const;
 
   // What a resumed run needs to go on exactly as if it had not stopped.
@@ -52,8 +67,8 @@ class Schedule {
 using Rates = std::function<double(std::int64_t step)>;
 
 // Throws UserError, with the reason, if the schedule is not possible in so many steps. Only `matched` needs rates;
-// `price` plans by them where they are known.
+// `price` and `waterfill` plan by them where they are known. Without layers, `waterfill` is only planned.
 std::unique_ptr<Schedule> make_schedule(const ScheduleSpec& spec, std::int64_t total_steps,
-                                        const Rates& rates = {});
+                                        const Rates& rates = {}, const std::vector<LayerSize>& layers = {});
 
 }  // namespace lowtide

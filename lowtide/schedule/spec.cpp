@@ -40,8 +40,8 @@ struct Parameter {
 
 // Schedules that can be shifted up and down, and so meet a budget.
 bool can_have_budget(const ScheduleSpec& spec) {
-  return !spec.is_grad_line && (spec.name == "static" || spec.name == "matched" || spec.name == "price" ||
-                                find_cyclic(spec.name) != nullptr);
+  return !spec.is_grad_line &&
+         (spec.name == "static" || spec.follows_rates() || find_cyclic(spec.name) != nullptr);
 }
 
 void read_grad(ScheduleSpec& spec, std::string_view text);
@@ -68,7 +68,7 @@ const std::array kParameters{
     Parameter{"alpha", false, [](const Spec& s) { return s.name == "matched"; },
               [](Spec& s, Text text) { s.alpha = read_real(text); },
               [](const Spec& s) { return s.alpha == Spec{}.alpha ? "" : fmt::format("{}", s.alpha); }},
-    Parameter{"every", false, [](const Spec& s) { return s.name == "price"; },
+    Parameter{"every", false, [](const Spec& s) { return s.decides_by_budget(); },
               [](Spec& s, Text text) { s.every = read_integer(text); },
               [](const Spec& s) { return fmt::format("{}", s.every); }},
     Parameter{"budget", false, can_have_budget, [](Spec& s, Text text) { s.budget = read_real(text); },

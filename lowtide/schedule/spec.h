@@ -40,6 +40,7 @@ struct Part {
 //   progressive 3,4,6,8 grad=8 window=100 threshold=0.01 patience=3
 //   matched 3:8 grad=8 budget=0.63        low where the learning rate is high; also alpha=
 //   price 3:8 grad=8 budget=0.63          a closed loop: more bits where they buy more than more training does; also every=
+//   waterfill 3:8 grad=8 budget=0.63      a closed loop with bits for every layer; also every=
 // Gradient bits may be a range, `grad=6:8`: they then move with the forward bits. Or they have a schedule of their own,
 // `grad=(LR 6:8 n=2)`. A budget, `budget=0.63`, is a share of what static at the highest bits costs. All but progressive may
 // end otherwise: `then fp32 last=5%` (forward and gradients), `then 32 last=5%` (forward alone).
@@ -57,7 +58,7 @@ struct ScheduleSpec {
   BitTable table;           // table; bits holds its lowest and highest
   Plateau plateau;
   double alpha = 1.0;        // matched
-  std::int64_t every = 100;  // price: steps of an interval
+  std::int64_t every = 100;  // price, waterfill: steps of an interval
   std::optional<double> budget;
   std::vector<ScheduleSpec>
       grad_line;  // of the gradient bits, if they have one of their own; grad holds its ends
@@ -68,10 +69,16 @@ struct ScheduleSpec {
   bool operator==(const ScheduleSpec&) const = default;
 
   // Closed loops decide while they run: what they have told before is a plan, or where they begin.
-  bool is_closed_loop() const { return name == "progressive" || name == "price"; }
+  bool is_closed_loop() const { return name == "progressive" || decides_by_budget(); }
+  // In intervals, so that a budget is met.
+  bool decides_by_budget() const { return name == "price" || name == "waterfill"; }
+  // Bits follow the learning rate, or are planned to.
+  bool follows_rates() const { return name == "matched" || decides_by_budget(); }
 
   // Asks for losses between steps.
   bool probes() const { return name == "price"; }
+  // Asks how sensitive layers are.
+  bool looks() const { return name == "waterfill"; }
 
   // The highest precision between delay and tail: what a budget is a share of.
   Bits highest() const;

@@ -84,8 +84,8 @@ void check_part(const char* what, const Part& part) {
 }
 
 void check_budget(const ScheduleSpec& spec) {
-  const bool needs_budget = spec.name == "matched" || spec.name == "price";
-  expect(!needs_budget || spec.budget, fmt::format("{} needs budget=SHARE, such as budget=0.63", spec.name));
+  expect(!spec.follows_rates() || spec.budget,
+         fmt::format("{} needs budget=SHARE, such as budget=0.63", spec.name));
   expect(!spec.budget || (*spec.budget > 0.0 && *spec.budget <= kMostBudget),
          fmt::format("budget={}; expected a share above 0, of what static {} costs",
                      spec.budget.value_or(0.0), spec.bits.high));
@@ -100,10 +100,11 @@ void check_budget(const ScheduleSpec& spec) {
 // A quarter of the steps: two probes before the loop knows a price, and an interval to use it in.
 constexpr std::int64_t kFewestIntervals = 4;
 
-void check_price(const ScheduleSpec& spec) {
-  expect(spec.bits.low < spec.bits.high,
-         fmt::format("price moves bits, and {}:{} leaves it no choice", spec.bits.low, spec.bits.high));
-  expect(spec.grad.low == spec.grad.high && spec.grad_line.empty(), "price has one number of gradient bits");
+void check_loop(const ScheduleSpec& spec) {
+  expect(spec.bits.low < spec.bits.high, fmt::format("{} moves bits, and {}:{} leaves it no choice",
+                                                     spec.name, spec.bits.low, spec.bits.high));
+  expect(spec.grad.low == spec.grad.high && spec.grad_line.empty(),
+         fmt::format("{} has one number of gradient bits", spec.name));
   expect(spec.every >= 2, fmt::format("every={} steps; expected at least 2", spec.every));
 }
 
@@ -159,8 +160,8 @@ void check(const ScheduleSpec& spec) {
     check_table(spec);
   } else if (spec.name == "progressive") {
     check_progressive(spec);
-  } else if (spec.name == "price") {
-    check_price(spec);
+  } else if (spec.decides_by_budget()) {
+    check_loop(spec);
   } else if (spec.name == "deficit") {
     expect(spec.steps >= 0, fmt::format("deficit steps={}; expected 0 or more", spec.steps));
   } else if (spec.name == "window") {
@@ -193,7 +194,7 @@ void check(const ScheduleSpec& spec, std::int64_t total_steps) {
     expect(spec.table.steps() == steps,
            fmt::format("the table has {} steps, but the run has {}{}; expected as many", spec.table.steps(),
                        steps, after));
-  } else if (spec.name == "price") {
+  } else if (spec.decides_by_budget()) {
     expect(spec.every <= steps / kFewestIntervals,
            fmt::format("every={} of {} steps{} leaves too few decisions; expected at most {}", spec.every,
                        steps, after, steps / kFewestIntervals));

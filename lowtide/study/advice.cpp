@@ -77,8 +77,7 @@ class Adviser {
   Candidate candidate(ScheduleSpec spec) const {
     if (delay_percent_ > 0 && !spec.delay && (spec.name != "static" || spec.budget))
       spec.delay = Part{.percent = delay_percent_, .bits = {}};
-    const bool follows_rates = spec.name == "matched" || spec.name == "price";
-    const Rates rates = follows_rates ? rates_of(request_.recipe.training, request_.steps) : Rates{};
+    const Rates rates = spec.follows_rates() ? rates_of(request_.recipe.training, request_.steps) : Rates{};
     const double cost = summarise(spec, request_.steps, rates).relative_cost;
     // A closed loop's summary is of its plan; a run spends its budget.
     return {spec, spec.is_closed_loop() && spec.budget ? *spec.budget * relative_cost(spec.highest()) : cost};

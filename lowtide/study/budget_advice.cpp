@@ -28,7 +28,7 @@ std::vector<const Setting*> choices(const Analysis& study, bool may_begin_low) {
   std::vector<const Setting*> result;
   for (const Setting& setting : study.settings) {  // at a budget from the best to the worst
     const bool known = !result.empty() && budget_of(*result.back()) == budget_of(setting);
-    if (has_bits_of_price(setting.way)) continue;  // nobody has them before price was run
+    if (loop_copied_by(setting.way)) continue;  // nobody has its bits before the loop was run
     const bool possible = !setting.budget || setting.way == ways::kConstant || beats_constant(study, setting);
     if (!known && possible && (may_begin_low || !begins_low(setting))) result.push_back(&setting);
   }

@@ -60,12 +60,12 @@ std::string tables(const Analysis& analysis) {
 std::string notes(const Analysis& analysis) {
   const CostCount count = analysis.measure.count;
   return fmt::format(
-             "The ten, matched and price are scaled to the budget. Controls: constant, two neighbouring "
-             "numbers "
-             "of bits, dithered; shorter, {} for that share of the steps; L then H, low bits first, the "
-             "highest last; price's own bits, without its probes, shuffled in time, and replayed with "
-             "another "
-             "seed.\n"
+             "The ten, matched, price and waterfill are scaled to the budget. Controls: constant, two "
+             "neighbouring numbers of bits, dithered; shorter, {} for that share of the steps; L then H, low "
+             "bits first, the "
+             "highest last; a loop's own bits (price's without its probes), shuffled in time, and replayed "
+             "with "
+             "another seed.\n"
              "A budget counts every layer at the scheduled bits. GBitOps of the whole run, {}: {}. Of "
              "static: the same as a share. Front: none of as small a {} is as good.\n",
              to_string(full_cost_schedule(analysis.study.recipe.precision)), to_string(count),

@@ -20,7 +20,9 @@ constexpr const char* kThen = " then ";  // of a way's name, between the bits of
 std::vector<std::string> all_names() {
   std::vector<std::string> names;
   for (const CyclicSchedule& cyclic : cyclic_schedules()) names.emplace_back(cyclic.name);
-  names.insert(names.end(), {ways::kMatched, ways::kPrice, ways::kConstant, ways::kShorter, ways::kPhases});
+  names.emplace_back(ways::kMatched);
+  names.insert(names.end(), loops().begin(), loops().end());
+  names.insert(names.end(), {ways::kConstant, ways::kShorter, ways::kPhases});
   return names;
 }
 
@@ -81,12 +83,13 @@ std::optional<std::int64_t> first_phase(const ScheduleSpec& range, int low, std:
 }
 
 // Twenty decisions. A probe takes some two thirds of a step: 25 apart, less than 3 % of the time.
-std::string price_line(const Recipe& recipe) {
+std::string loop_line(const std::string& loop, const Recipe& recipe) {
   const ScheduleSpec range = range_of(recipe.precision);
   const std::int64_t steps = recipe.training.steps;
   const std::int64_t every =
       std::min(std::clamp<std::int64_t>(steps / 20, 25, 100), std::max<std::int64_t>(2, steps / 4));
-  return fmt::format("price {}:{} grad={} every={}", range.bits.low, range.bits.high, range.grad.high, every);
+  return fmt::format("{} {}:{} grad={} every={}", loop, range.bits.low, range.bits.high, range.grad.high,
+                     every);
 }
 
 std::string phases_line(const Recipe& recipe, int low, double budget) {
@@ -100,8 +103,19 @@ std::string phases_line(const Recipe& recipe, int low, double budget) {
 
 }  // namespace
 
-bool has_bits_of_price(const std::string& way) {
-  return way == ways::kShuffledPrice || way == ways::kReplayedPrice;
+const std::vector<std::string>& loops() {
+  static const std::vector<std::string> all{ways::kPrice, ways::kWaterfill};
+  return all;
+}
+
+std::string shuffled_loop(const std::string& loop) { return loop + " shuffled"; }
+std::string replayed_loop(const std::string& loop) { return loop + " replayed"; }
+
+std::optional<std::string> loop_copied_by(const std::string& way) {
+  const auto copied = std::find_if(loops().begin(), loops().end(), [&](const std::string& loop) {
+    return way == shuffled_loop(loop) || way == replayed_loop(loop);
+  });
+  return copied == loops().end() ? std::nullopt : std::optional(*copied);
 }
 
 std::vector<std::string> budget_schedules(const std::vector<std::string>& given) {
@@ -129,7 +143,8 @@ ScheduleSpec full_cost_schedule(const PrecisionOptions& precision) {
 }
 
 std::vector<std::string> ways_of(const std::string& schedule, const Recipe& recipe, double budget) {
-  if (schedule == ways::kPrice) return {ways::kPrice, ways::kShuffledPrice, ways::kReplayedPrice};
+  if (std::find(loops().begin(), loops().end(), schedule) != loops().end())
+    return {schedule, shuffled_loop(schedule), replayed_loop(schedule)};
   if (schedule != ways::kPhases) return {schedule};
   const ScheduleSpec range = range_of(recipe.precision);
   std::vector<std::string> result;
@@ -161,8 +176,9 @@ Recipe spend_budget(Recipe recipe, const std::string& way, double budget) {
     const ScheduleSpec range = range_of(recipe.precision);
     schedule = with_budget(
         fmt::format("matched {}:{} grad={}", range.bits.low, range.bits.high, range.grad.high), budget);
-  } else if (way == ways::kPrice || has_bits_of_price(way)) {
-    schedule = with_budget(price_line(recipe), budget);
+  } else if (const std::string loop = loop_copied_by(way).value_or(way);
+             std::find(loops().begin(), loops().end(), loop) != loops().end()) {
+    schedule = with_budget(loop_line(loop, recipe), budget);
   } else if (find_cyclic(way) != nullptr) {
     schedule = way;
     schedule = with_budget(to_string(schedule_of(recipe.precision)), budget);

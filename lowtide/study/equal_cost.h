@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,33 +12,37 @@ namespace lowtide {
 //   CR, RR …    one of the ten, scaled to the budget
 //   matched     bits that follow the learning rate
 //   price       a closed loop; and the bits that it had, shuffled in time, and as it had them with another seed
+//   waterfill   a closed loop with bits for every layer; and its bits likewise
 //   constant    two neighbouring numbers of bits, dithered
 //   shorter     the highest bits for so many steps less, with the learning rate's schedule over those that are left
 //   5 then 8    two phases: low bits first, the highest last
 //   a line      any schedule that can have a budget
-// All but the ten, matched and price are controls: what a schedule has to beat. Constant is what all are compared with.
+// All but the ten, matched and the loops are controls: what a schedule has to beat. Constant is what all are compared with.
 namespace ways {
 constexpr const char* kMatched = "matched";
 constexpr const char* kPrice = "price";
-constexpr const char* kShuffledPrice = "price shuffled";
-constexpr const char* kReplayedPrice = "price replayed";
+constexpr const char* kWaterfill = "waterfill";
 constexpr const char* kConstant = "constant";
 constexpr const char* kShorter = "shorter";
 constexpr const char* kPhases =
     "phases";  // as it is asked for: every number of low bits that can meet the budget
 }  // namespace ways
 
-// Whether it has the bits of price's runs, and no schedule of its own.
-bool has_bits_of_price(const std::string& way);
+// The closed loops that decide by a budget.
+const std::vector<std::string>& loops();
+std::string shuffled_loop(const std::string& loop);
+std::string replayed_loop(const std::string& loop);
+// The loop whose runs' bits a way has, which has no schedule of its own; or nothing.
+std::optional<std::string> loop_copied_by(const std::string& way);
 
 // What a user asks for, `all` and lists with commas, as single names and lines. UserError for what is neither.
 std::vector<std::string> budget_schedules(const std::vector<std::string>& given);
 
-// The ways at a budget that a name or line of budget_schedules stands for: one, but for the phases and for price.
+// The ways at a budget that a name or line of budget_schedules stands for: one, but for the phases and the loops.
 std::vector<std::string> ways_of(const std::string& schedule, const Recipe& recipe, double budget);
 
 // The recipe, whose steps are known, with the budget spent in this way: to the step, and never exceeded. With the bits of
-// price's runs: price, in whose place they come.
+// a loop's runs: the loop, in whose place they come.
 Recipe spend_budget(Recipe recipe, const std::string& way, double budget);
 
 // The schedule at the recipe's highest bits: what a budget is a share of.

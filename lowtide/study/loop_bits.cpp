@@ -2,22 +2,87 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/random.h"
+#include "lowtide/cost/ledger.h"
+#include "lowtide/schedule/read_value.h"
+#include "lowtide/train/checkpoint_state.h"
 #include "lowtide/train/metrics_line.h"
 
 namespace lowtide {
 
+namespace {
+
+// What lines tell of the steps from the one before up to their own.
+struct Told {
+  std::int64_t end = 0;
+  Json values;
+};
+
+// The layers in the order in which a table has them.
+std::vector<std::string> layers_of(const RunPaths& run) {
+  const std::vector<std::int64_t> steps = checkpoint_steps(run);
+  if (steps.empty())
+    throw UserError(fmt::format("{}: no checkpoint is left, whose ledger knows the order of the layers",
+                                run.checkpoints().string()));
+  const Json state = read_checkpoint_state(run.checkpoint(steps.back()));
+  std::vector<std::string> names;
+  for (const Ledger::Layer& layer : Ledger::from_state(state.at("ledger")).layers())
+    names.push_back(layer.name);
+  return names;
+}
+
+std::string bits_key(const std::string& layer) { return fmt::format("{}.{}", layer, kLayerBitsKey); }
+
+bool tells_layer_bits(const LoggedLine& line) {
+  return std::any_of(line.values.items().begin(), line.values.items().end(), [](const auto& item) {
+    return std::string_view(item.key()).ends_with(fmt::format(".{}", kLayerBitsKey));
+  });
+}
+
+// A layer that lines do not tell of has a rule, and of all layers' bits only its count in costs.
+std::vector<std::uint8_t> bits_of_layers(const Json& told, const std::vector<std::string>& layers, int bits) {
+  std::vector<std::uint8_t> result;
+  for (const std::string& layer : layers)
+    result.push_back(static_cast<std::uint8_t>(read_bits(std::to_string(told.value(bits_key(layer), bits)))));
+  return result;
+}
+
+TableRun whole_run(const Json& line, std::int64_t count) {
+  return read_table_run(fmt::format("{}x{}", line.at("bits").get<int>(), count));
+}
+
+}  // namespace
+
 BitTable logged_bits(const RunPaths& run, std::int64_t steps) {
+  std::vector<Told> all, of_layers;
+  for (LoggedLine& line : read_logged_lines(run.metrics())) {
+    if (!line.step) continue;
+    if (line.split.empty() && line.figure("bits"))
+      all.push_back({*line.step, std::move(line.values)});
+    else if (line.split == kLayersSplit && tells_layer_bits(line))
+      of_layers.push_back({*line.step, std::move(line.values)});
+  }
+  const std::vector<std::string> layers = of_layers.empty() ? std::vector<std::string>() : layers_of(run);
   BitTable table;
-  for (const LoggedLine& line : read_logged_lines(run.metrics())) {
-    const std::optional<double> bits = line.figure("bits");
-    if (!line.split.empty() || !line.step || !bits) continue;
-    if (*line.step > table.steps())
-      table.append(read_table_run(fmt::format("{}x{}", static_cast<int>(*bits), *line.step - table.steps())));
+  auto layers_now = of_layers.begin();
+  for (const Told& now : all) {
+    while (table.steps() < now.end) {
+      while (layers_now != of_layers.end() && layers_now->end <= table.steps()) ++layers_now;
+      if (of_layers.empty()) {
+        table.append(whole_run(now.values, now.end - table.steps()));
+        continue;
+      }
+      if (layers_now == of_layers.end()) break;
+      TableRun part = whole_run(now.values, std::min(now.end, layers_now->end) - table.steps());
+      part.layers = bits_of_layers(layers_now->values, layers, part.bits);
+      table.append(std::move(part));
+    }
   }
   if (table.steps() != steps)
     throw UserError(fmt::format("{}: its lines tell the bits of {} steps, not of {}", run.metrics().string(),
@@ -26,16 +91,21 @@ BitTable logged_bits(const RunPaths& run, std::int64_t steps) {
 }
 
 BitTable shuffled(const BitTable& bits, std::uint64_t seed) {
-  std::vector<int> steps;
-  for (const TableRun& run : bits.runs())
-    steps.insert(steps.end(), static_cast<std::size_t>(run.steps), run.bits);
+  std::vector<TableRun> runs;
+  for (const TableRun& run : bits.runs()) {
+    if (run.layers.empty()) {
+      runs.insert(runs.end(), static_cast<std::size_t>(run.steps), {run.bits, 1});
+    } else {
+      runs.push_back(run);
+    }
+  }
   constexpr std::uint64_t kNoEpoch =
       ~std::uint64_t{0};  // drawn as an epoch's order is, but for none that is trained
   RandomStream random(seed, RandomPurpose::kShuffle, kNoEpoch);
-  for (std::size_t left = steps.size(); left > 1; --left)
-    std::swap(steps[left - 1], steps[random.below(static_cast<std::uint32_t>(left))]);
+  for (std::size_t left = runs.size(); left > 1; --left)
+    std::swap(runs[left - 1], runs[random.below(static_cast<std::uint32_t>(left))]);
   BitTable table;
-  for (const int of_step : steps) table.append({of_step, 1});
+  for (TableRun& run : runs) table.append(std::move(run));
   return table;
 }
 

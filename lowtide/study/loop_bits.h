@@ -12,10 +12,12 @@
 
 namespace lowtide {
 
-// What a run had in each of its `steps` steps, as its lines tell. UserError where they do not tell all of them.
+// What a run had in each of its `steps` steps, as its lines tell; with bits of layers, whose order is that of the ledger in
+// its last checkpoint, where lines tell of layers. UserError where they do not tell all steps.
 BitTable logged_bits(const RunPaths& run, std::int64_t steps);
 
-// The same bits, each in as many steps, in an order that the seed draws.
+// The same bits, each in as many steps, in an order that the seed draws: of steps; of whole runs where layers have bits of
+// their own, or the table would be longer than a recipe can be.
 BitTable shuffled(const BitTable& bits, std::uint64_t seed);
 
 }  // namespace lowtide

@@ -103,7 +103,8 @@ std::vector<Member> budget_settings(const Study& study, const Recipe& recipe) {
   for (const double budget : study.budgets) {
     for (const std::string& schedule : study.schedules) {
       for (const std::string& way : ways_of(schedule, recipe, budget)) {
-        if (way == ways::kReplayedPrice && study.seeds == 1) continue;  // it takes another
+        const auto loop = loop_copied_by(way);
+        if (loop && way == replayed_loop(*loop) && study.seeds == 1) continue;  // it takes another
         result.push_back({.name = "",
                           .setting = fmt::format("{} {}", way, budget),
                           .at = std::nullopt,
@@ -173,13 +174,16 @@ void complete_budget(Study& study) {
          fmt::format("bits is {}; a budget needs two numbers to be spent between, lowest:highest",
                      study.recipe.precision.bits));
   if (study.schedules.empty()) study.schedules = {"all"};
-  const bool asks_for_price = std::any_of(study.schedules.begin(), study.schedules.end(), [](auto& text) {
-    return text.find(ways::kPrice) != std::string::npos;
+  const auto asked = std::find_if(loops().begin(), loops().end(), [&](const std::string& loop) {
+    return std::any_of(study.schedules.begin(), study.schedules.end(),
+                       [&](auto& text) { return text.find(loop) != std::string::npos; });
   });
   study.schedules = budget_schedules(study.schedules);
   if (study.command.empty()) return;
-  expect(!asks_for_price, "price runs in `lowtide train` alone, not in a script; leave it out of schedules");
-  std::erase(study.schedules, ways::kPrice);
+  if (asked != loops().end())
+    throw UserError(
+        fmt::format("{} runs in `lowtide train` alone, not in a script; leave it out of schedules", *asked));
+  for (const std::string& loop : loops()) std::erase(study.schedules, loop);
 }
 
 void check_range_test(Study& study) {
@@ -224,15 +228,16 @@ void check_members(const Study& study) {
   }
 }
 
-// Of a member with the bits of price's runs: those of its own seed, or of the one before; the first of the study has the
+// Of a member with the bits of a loop's runs: those of its own seed, or of the one before; the first of the study has the
 // second's. So a study that grows changes none of its members.
 std::optional<BitsOf> bits_of(const Study& study, const Member& member) {
-  if (!has_bits_of_price(member.way)) return std::nullopt;
-  const bool is_shuffled = member.way == ways::kShuffledPrice;
+  const std::optional<std::string> loop = loop_copied_by(member.way);
+  if (!loop) return std::nullopt;
+  const bool is_shuffled = member.way == shuffled_loop(*loop);
   const std::uint64_t seed = member.recipe.training.seed,
                       other = seed == study.recipe.training.seed ? seed + 1 : seed - 1;
-  const std::string price = folder_name(fmt::format("{} {}", ways::kPrice, *member.budget));
-  return BitsOf{fmt::format("{}-seed{}", price, is_shuffled ? seed : other), is_shuffled};
+  const std::string source = folder_name(fmt::format("{} {}", *loop, *member.budget));
+  return BitsOf{fmt::format("{}-seed{}", source, is_shuffled ? seed : other), is_shuffled};
 }
 
 // The study's own part of its file.
@@ -269,9 +274,9 @@ void define_study(CLI::App& app, Study& study) {
                    "shares of what static at the highest bits costs (default: 0.4,0.63,0.82)")
         ->delimiter(',');
     if (!study.kind.empty()) {  // else the key is there already
-      app.add_option(
-          "--schedules", study.schedules,
-          "all (the ten, matched, price, constant, shorter, phases), or names: CR,constant; or whole lines");
+      app.add_option("--schedules", study.schedules,
+                     "all (the ten, matched, price, waterfill, constant, shorter, phases), or names: "
+                     "CR,constant; or whole lines");
     }
   }
   if (is_of(Study::kCritical)) {

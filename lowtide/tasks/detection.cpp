@@ -152,7 +152,7 @@ torch::Tensor ObjectDetection::forward_loss(const DetectionBatch& batch, Detecto
 void ObjectDetection::draw_batch() {
   const bool random = recipe_.model.weights.empty() && recipe_.model.freeze_norm;
   if (random && execution_->step == 0 && execution_->shard == shards_.first) {
-    const Bits bits = std::exchange(execution_->bits, Bits{});
+    const StepBits bits = std::exchange(execution_->bits, StepBits{});
     estimate(batches_of(kFirstImages, recipe_.training.batch), /*frozen=*/true);
     execution_->bits = bits;
   }

@@ -153,7 +153,7 @@ std::optional<LayerPrecisionNow> precision_of(QuantLayer& layer) {
   if (conv == nullptr && linear == nullptr) return std::nullopt;
   const Execution& execution = layer.execution();
   LayerPrecisionNow now;
-  now.bits = layer.rule().resolve(execution.bits);
+  now.bits = layer.bits();
   now.error = {.bits = now.bits.backward,
                .noise = execution.stochastic ? Noise::drawn({execution.seed, execution.step, layer.id()})
                                              : Noise::none()};

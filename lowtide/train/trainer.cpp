@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -11,54 +10,17 @@
 #include <ctime>
 
 #include "lowtide/base/error.h"
-#include "lowtide/base/json_reason.h"
-#include "lowtide/base/whole_number.h"
+#include "lowtide/base/machine_error.h"
 #include "lowtide/cost/summary.h"
 #include "lowtide/engine/engine.h"
-#include "lowtide/io/digest.h"
-#include "lowtide/io/mapped_file.h"
-#include "lowtide/nn/quant_conv2d.h"
 #include "lowtide/schedule/text.h"
 #include "lowtide/tasks/setup.h"
 #include "lowtide/train/checkpoint.h"
-#include "lowtide/train/layer_statistics.h"
 #include "lowtide/train/signals.h"
+#include "lowtide/train/simulated_layers.h"
 
 namespace lowtide {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_between(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
-// Read from the device: only where the host needs the number.
-double number(const torch::Tensor& tensor) { return tensor.item<double>(); }
-
-// The quantised layers that have no kernels of the engine's own: convolutions outside trunks, and of shapes that it has none for.
-std::vector<std::string> simulated_layers(Task& task) {
-  std::vector<std::string> names;
-  const Engine& engine = *task.execution().engine;
-  if (engine.name() != "cuda") return names;
-  for (const QuantLayer* layer : quant_layers(task.model())) {
-    const auto* conv = dynamic_cast<const QuantConv2dImpl*>(layer);
-    if (conv == nullptr) continue;  // made of products of matrices
-    // A trunk's convolutions are followed by a normalisation and have no bias.
-    const bool in_trunk = !conv->options.bias;
-    if (!in_trunk || !engine.has_kernels({conv->weight, kByteBits, conv->options.groups}))
-      names.push_back(layer->layer_name());
-  }
-  return names;
-}
-
-std::string simulated_text(const std::vector<std::string>& names, std::size_t layers) {
-  constexpr std::size_t kNamed = 4;
-  std::vector<std::string> named(names.begin(), names.begin() + std::min(kNamed, names.size()));
-  if (names.size() > kNamed) named.push_back(fmt::format("{} more", names.size() - kNamed));
-  return fmt::format("engine cuda: {} of {} layers on kernels of its own; as simulated: {}",
-                     layers - names.size(), layers, fmt::join(named, ", "));
-}
 
 Json run_json(const Recipe& recipe, const ScheduleSpec& spec, const std::string& program) {
   return {{"format", kRunFormat},
@@ -73,22 +35,6 @@ Json run_json(const Recipe& recipe, const ScheduleSpec& spec, const std::string&
 }
 
 TestFigures figures_of(const Evaluation& test) { return {test.metric, test.loss, test.also}; }
-
-// Of the whole file. Its bytes are read by every rank anyway.
-std::string file_digest(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  const ByteSpan bytes = file.bytes();
-  return xxh128({&bytes, 1});
-}
-
-// A rank keeps the rows of its shards: those of all, in the batch's order.
-void gather_rows(Ranks& ranks, const NamedTensors& tensors) {
-  if (ranks.size() == 1) return;
-  for (const auto& [name, tensor] : tensors) {
-    const std::int64_t rows = tensor.size(0) / ranks.size();
-    tensor.copy_(torch::cat(ranks.gather(tensor.narrow(0, ranks.rank() * rows, rows))));
-  }
-}
 
 void broadcast(Ranks& ranks, const NamedTensors& tensors) {
   std::vector<torch::Tensor> values;
@@ -162,13 +108,25 @@ TrainingEnd Trainer::run(const std::filesystem::path& folder, bool resume, std::
                              shortened(to_string(spec_)), total_, task_->items_per_step(), task_->item_name(),
                              folder.string()));
   progress_.note(task_->describe());
-  if (const auto names = simulated_layers(*task_); !names.empty())
-    progress_.note(simulated_text(names, quant_layers(task_->model()).size()));
+  if (const std::string text = simulated_text(task_->model(), task_->execution()); !text.empty())
+    progress_.note(text);
   if (sharded_ && StepGraph::is_possible(task_->execution(), halted_.device()))
     progress_.note("a batch in shards: its steps are launched kernel by kernel, not as one CUDA graph");
   started_ = last_log_ = last_shown_ = Clock::now();
   shown_ = read_sums();  // of a resumed run: not of this process
   task_->model().train();
+  try {
+    return train(folder);
+  } catch (const std::exception& error) {
+    const auto what = machine_error(error);
+    if (!what) throw;
+    progress_.finish();
+    throw UserError(fmt::format("{}; at step {}, {}", *what, step_, kept_text()));
+  }
+}
+
+// To the end, or until a signal.
+TrainingEnd Trainer::train(const std::filesystem::path& folder) {
   if (planned_ != total_) begin_extension();
   while (!is_finished()) {
     train_one_step();
@@ -203,7 +161,8 @@ void Trainer::open_folder(const std::filesystem::path& folder, bool resume, std:
   if (!resume || !file_exists(paths_.run()) || !has_begun(paths_)) {
     Json run = run_json(recipe_, spec_, program_);
     if (const Json skipped = task_->skipped(); !skipped.empty()) run["skipped"] = skipped;
-    if (const auto names = simulated_layers(*task_); !names.empty()) run["simulated_layers"] = names;
+    if (const auto names = simulated_layers(task_->model(), task_->execution()); !names.empty())
+      run["simulated_layers"] = names;
     run_folder_ = RunFolder::create(folder, run, std::move(lease));
     return restore_on_all_ranks(std::nullopt);
   }
@@ -239,25 +198,6 @@ void Trainer::expect_same_recipe() {
   }
 }
 
-// From the checkpoint that rank 0 says; the others know none. Nothing where the run begins.
-void Trainer::restore_on_all_ranks(std::optional<std::int64_t> step) {
-  step_ = ranks_->gather(std::vector{step.value_or(-1)})[0][0];
-  if (step_ < 0) {
-    step_ = 0;
-    return;
-  }
-  const std::filesystem::path path = paths_.checkpoint(step_);
-  const std::vector<std::string> seen =
-      ranks_->gather(writes() || file_exists(path) ? file_digest(path) : "");
-  for (std::size_t rank = 1; rank < seen.size(); ++rank) {
-    if (seen[rank] != seen[0])
-      throw UserError(fmt::format(
-          "rank {} sees {} {}, which rank 0 goes on from; ranks need a file system that all of them see",
-          rank, seen[rank].empty() ? "no" : "another", path.string()));
-  }
-  restore_checkpoint(path);
-}
-
 // The checkpoint was saved by a run of fewer steps, perhaps after its last, which is not evaluated as others are.
 void Trainer::begin_extension() {
   progress_.note(fmt::format("goes on from {} to {} steps", planned_, total_));
@@ -287,7 +227,7 @@ void Trainer::train_one_step() {
   } else {
     ledger_.add(execution.bits, result_.items, result_.macs);
   }
-  if (schedule_->hears_losses()) schedule_->observe(step_, number(loss_));
+  if (schedule_->hears_losses()) schedule_->observe(step_, loss_.item<double>());
   ++sums_.steps;
   sums_.items += result_.items;
   sums_.judged += result_.judged;
@@ -339,83 +279,15 @@ void Trainer::compute_and_update(double rate) {
 void Trainer::stop_if_not_finite() {
   if (!halted_.item<bool>()) return;
   progress_.finish();
-  const std::vector<std::int64_t> steps = checkpoint_steps(paths_);
-  const std::string kept = steps.empty() ? "there is no checkpoint yet"
-                                         : paths_.checkpoint(steps.back()).string() + " is the last good one";
   throw UserError(fmt::format(
       "training stopped near step {}: {} is not finite; {}. Try a lower --lr, --clip, or more bits", step_,
-      task_->find_not_finite(), kept));
+      task_->find_not_finite(), kept_text()));
 }
 
-Trainer::Totals Trainer::Totals::plus(const Totals& other, int sign) const {
-  return {loss + sign * other.loss, correct + sign * other.correct, steps + sign * other.steps,
-          items + sign * other.items, judged + sign * other.judged};
-}
-
-Trainer::Totals Trainer::read_sums() const {
-  return {number(sums_.loss), number(sums_.correct), sums_.steps, sums_.items, sums_.judged};
-}
-
-ProgressLine Trainer::line_of(const Totals& since, double seconds) const {
-  const auto steps = static_cast<double>(since.steps);
-  ProgressLine line;
-  line.step = step_;
-  line.loss = since.loss / steps;
-  line.metric = task_->training_metric(line.loss, since.correct / static_cast<double>(since.judged));
-  line.bits = task_->execution().bits;
-  line.rate = rate_.at(step_ - 1);
-  line.items_per_second = static_cast<double>(since.items) / seconds;
-  line.seconds_per_step = seconds / steps;
-  line.relative_cost = relative_cost(ledger_.actual(), ledger_.macs());
-  return line;
-}
-
-// Of the steps since the line before, whatever was logged in between.
-void Trainer::show_progress() {
-  stop_if_not_finite();
-  const Clock::time_point now = Clock::now();
-  const Totals all = logged_.plus(read_sums(), 1);
-  progress_.update(line_of(all.plus(shown_, -1), seconds_between(last_shown_, now)));
-  shown_ = all;
-  last_shown_ = now;
-}
-
-void Trainer::log_metrics() {
-  stop_if_not_finite();
-  const Clock::time_point now = Clock::now();
-  const Totals since = read_sums();
-  const ProgressLine line = line_of(since, seconds_between(last_log_, now));
-  const BitOperations paper = ledger_.paper(), actual = ledger_.actual();
-  if (writes())
-    run_folder_->log(TrainingLine{.step = step_,
-                                  .loss = line.loss,
-                                  .rate = line.rate,
-                                  .bits = line.bits,
-                                  .relative_cost = relative_cost(paper, ledger_.macs()),
-                                  .gbitops_paper = gbitops(paper.total()),
-                                  .gbitops_actual = gbitops(actual.total()),
-                                  .items_per_second = line.items_per_second,
-                                  .seconds = seconds(),
-                                  .metric_name = task_->metric_name(),
-                                  .metric = line.metric});
-  logged_ = logged_.plus(since, 1);
-  sums_.loss.zero_();
-  sums_.correct.zero_();
-  sums_.steps = sums_.items = sums_.judged = 0;
-  last_log_ = now;
-}
-
-// Of the batch; of the last shard that the first rank computed, where it has several.
-void Trainer::log_layers() {
-  if (!writes()) return;
-  stop_if_not_finite();
-  const Clock::time_point before = Clock::now();
-  LayersLine line{.step = step_, .layers = layer_statistics(*task_, rate_.at(step_ - 1))};
-  const Clock::time_point after = Clock::now();
-  line.took = seconds_between(before, after);
-  line.seconds = seconds();
-  run_folder_->log(line);
-  leave_out_of_speed(after - before);
+std::string Trainer::kept_text() const {
+  const std::vector<std::int64_t> steps = checkpoint_steps(paths_);
+  if (steps.empty()) return "there is no checkpoint yet";
+  return paths_.checkpoint(steps.back()).string() + " is the last good one";
 }
 
 void Trainer::evaluate_if_due() {
@@ -427,137 +299,6 @@ void Trainer::evaluate_if_due() {
     if (plateau_is_due()) rate_.observe(held_out.loss);
     if (best_ && logs) best_->observe(step_, held_out.metric);
   }
-}
-
-Evaluation Trainer::evaluate_and_log(Split split, bool is_final) {
-  const Clock::time_point before = Clock::now();
-  Evaluation evaluation = task_->evaluate(split, eval_bits_);
-  if (is_final || step_ < total_)  // the last step's is told as the final one
-    progress_.note(fmt::format("step {}  {} {} {}  loss {:.4f}  at {}", step_, split_name(split),
-                               metric_.name, metric_text(metric_, evaluation.metric), evaluation.loss,
-                               bits_name(eval_bits_.forward)));
-  if (writes())
-    run_folder_->log(EvaluationLine{.step = step_,
-                                    .split = split,
-                                    .metric_name = task_->metric_name(),
-                                    .metric = evaluation.metric,
-                                    .loss = evaluation.loss,
-                                    .bits = eval_bits_.forward,
-                                    .seconds = seconds(),
-                                    .also = evaluation.also,
-                                    .is_final = is_final});
-  leave_out_of_speed(Clock::now() - before);
-  return evaluation;
-}
-
-// The images a second are those of training.
-void Trainer::leave_out_of_speed(Clock::duration spent) {
-  last_log_ += spent;
-  last_shown_ += spent;
-}
-
-double Trainer::seconds() const { return seconds_before_ + seconds_between(started_, Clock::now()); }
-
-NamedTensors Trainer::checkpoint_tensors() const {
-  NamedTensors tensors = model_tensors(task_->model());
-  for (const auto& part :
-       {with_prefix("optimizer.", optimizer_->tensors()), with_prefix("average.", average_.tensors()),
-        with_prefix("task.", task_->carried())}) {
-    tensors.insert(tensors.end(), part.begin(), part.end());
-  }
-  return tensors;
-}
-
-// No times, no machine, nothing of how it was run: two runs of one recipe have the same bytes here.
-Json Trainer::checkpoint_state() const {
-  Json recipe = determining_keys(recipe_);
-  if (recipe_.training.shards == 1) recipe.erase("shards");  // the bytes of a run before there were shards
-  Json state{{"format", kCheckpointFormat},
-             {"step", step_},
-             {"total_steps", total_},
-             {"recipe", recipe},
-             {"schedule", schedule_->state()},
-             {"task", task_->state()},
-             {"rate", rate_.state()},
-             {"optimizer", optimizer_->state()},
-             {"average", average_.state()},
-             {"ledger", ledger_.state()},
-             {"since_log",
-              {{"loss", number(sums_.loss)},
-               {"correct", number(sums_.correct)},
-               {"steps", sums_.steps},
-               {"items", sums_.items},
-               {"judged", sums_.judged}}}};
-  if (best_) state["best"] = best_->state();
-  return state;
-}
-
-void Trainer::save_checkpoint() {
-  stop_if_not_finite();
-  gather_rows(*ranks_, task_->carried());
-  if (!writes()) return;
-  run_folder_->expect_held();
-  write_checkpoint(paths_.checkpoint(step_), checkpoint_tensors(), checkpoint_state());
-  if (is_best()) save_best();
-  run_folder_->keep_last_checkpoints(recipe_.running.keep_checkpoints);
-}
-
-void Trainer::save_best() {
-  write_checkpoint(paths_.best(), model_tensors(task_->model()), checkpoint_state());
-}
-
-// The checkpoint of another recipe would be trained on with this one's learning rate, data or schedule. Its length alone
-// may be another: whether the run can go on is asked later.
-void Trainer::check_recipe(const Json& state) {
-  const Recipe stored = recipe_from_json(state.at("recipe"), "its state");
-  const Json was = determining_keys(stored), is = determining_keys(recipe_);
-  for (const std::string& key : differences(stored, recipe_)) {
-    if (key == "steps" || key == "epochs") continue;
-    throw UserError(
-        fmt::format("it was written with {} {}, and run.json has {}; mend run.json, or start anew", key,
-                    was.at(key).dump(), is.at(key).dump()));
-  }
-  const bool same_length = stored.training.same_length(recipe_.training);
-  planned_ = whole_number(state, "total_steps", same_length ? total_ : 1, same_length ? total_ : kMostCounted,
-                          "its state");
-}
-
-void Trainer::restore_state(const Json& state) {
-  step_ = state.at("step");
-  schedule_->restore(state.at("schedule"));
-  task_->restore(state.at("task"));
-  rate_.restore(state.at("rate"));
-  optimizer_->restore(state.at("optimizer"));
-  average_.restore(state.at("average"));
-  ledger_.restore(state.at("ledger"));
-  if (best_) best_->restore(state.at("best"));
-  const Json& since_log = state.at("since_log");
-  sums_.loss.fill_(since_log.at("loss").get<double>());
-  sums_.correct.fill_(since_log.at("correct").get<double>());
-  sums_.steps = whole_number(since_log, "steps", 0, step_, "sums since the last line");
-  sums_.items = whole_number(since_log, "items", 0, kMostCounted, "sums since the last line");
-  sums_.judged = whole_number(since_log, "judged", 0, kMostCounted, "sums since the last line");
-}
-
-void Trainer::restore_checkpoint(const std::filesystem::path& path) {
-  const Json state = read_checkpoint_state(path);
-  try {
-    check_recipe(state);
-    restore_state(state);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", path.string(), error.what()));
-  } catch (const Json::exception& error) {
-    throw UserError(
-        fmt::format("{}: its state is not one of this program ({})", path.string(), json_reason(error)));
-  }
-  if (planned_ != total_) {
-    check_can_extend(recipe_, planned_, total_, step_);
-    if (stopped_early())
-      throw UserError(fmt::format(
-          "the run stopped early, at step {} of {}: with more steps it would have stopped there too", step_,
-          planned_));
-  }
-  read_checkpoint_tensors(path, checkpoint_tensors());
 }
 
 void Trainer::use_averaged_weights() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -28,7 +29,7 @@ struct TrainingEnd {
   RunResult result;
 };
 
-// The training loop of one run. What it does in step t depends on the recipe and t alone, and all that it
+// The training loop of one run (trainer.cpp), its lines (trainer_log.cpp) and its checkpoints (trainer_checkpoint.cpp). What it does in step t depends on the recipe and t alone, and all that it
 // carries from one step to the next is in a checkpoint: so a resumed run is the run that was never
 // interrupted. Several ranks may train one run: each knows all of its state, and rank 0 alone writes it.
 class Trainer {
@@ -55,6 +56,13 @@ class Trainer {
     Totals plus(const Totals& other, int sign) const;
   };
 
+  using Clock = std::chrono::steady_clock;
+
+  static double seconds_between(Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  }
+
+  TrainingEnd train(const std::filesystem::path& folder);
   void open_folder(const std::filesystem::path& folder, bool resume, std::optional<Lease> lease);
   void expect_same_recipe();
   void restore_on_all_ranks(std::optional<std::int64_t> step);
@@ -63,6 +71,7 @@ class Trainer {
   void compute_and_update(double rate);
   void probe(const Probe& bits);
   void stop_if_not_finite();
+  std::string kept_text() const;
   Totals read_sums() const;
   ProgressLine line_of(const Totals& since, double seconds) const;
   void show_progress();
@@ -91,7 +100,7 @@ class Trainer {
   bool is_best() const { return best_ && step_ > 0 && best_->step() == step_; }
   bool plateau_is_due() const { return rate_.is_stateful() && due(plateau_every_); }
   double seconds() const;
-  void leave_out_of_speed(std::chrono::steady_clock::duration spent);
+  void leave_out_of_speed(Clock::duration spent);
 
   Recipe recipe_;
   std::string program_;
@@ -124,7 +133,7 @@ class Trainer {
   RunPaths paths_;
   std::optional<RunFolder> run_folder_;  // where this rank writes
   double seconds_before_ = 0;            // of earlier processes
-  std::chrono::steady_clock::time_point started_, last_log_, last_shown_;
+  Clock::time_point started_, last_log_, last_shown_;
 };
 
 }  // namespace lowtide

@@ -22,7 +22,10 @@ class StageCall {
  public:
   explicit StageCall(const ConvStage& stage) : stage_(stage), format_(stage.conv->format()) {}
 
-  ConvWeight weight() const { return {stage_.conv->weight.detach(), bits(), stage_.conv->options.groups}; }
+  ConvWeight weight() const {
+    const QuantConv2dOptions& options = stage_.conv->options;
+    return {stage_.conv->weight.detach(), bits(), options.groups, options.stride};
+  }
   void set_prepared(std::shared_ptr<const PreparedConv> conv) { conv_ = std::move(conv); }
 
   // What its convolution is to read, given what is known of the range of that. In training the running range follows it.

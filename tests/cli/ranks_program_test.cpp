@@ -108,7 +108,7 @@ class RanksProgram : public Program {
   }
 
   // Ports of this process's own: several tests run at once.
-  static int some_port(int offset) { return 33000 + (getpid() * 8 + offset) % 20000; }
+  static int some_port(int offset) { return 33000 + (getpid() * 16 + offset) % 20000; }
 
   // Each with output in a folder of its own.
   std::vector<Process> started_ranks(const Flags& flags, int port, int size) {
@@ -373,6 +373,25 @@ TEST_F(RanksProgram, APortThatIsTakenIsNamed) {
   expect_mistake(images({"--out", (folder_ / "run").string()}),
                  fmt::format("rank 0 cannot wait for the others at port {}, which another process has", port),
                  as_rank(0, 2, port));
+}
+
+TEST_F(RanksProgram, OneThatCannotConnectEndsTheOthers) {
+  const Flags flags = images({"--out", (folder_ / "run").string()});
+  const int port = some_port(8);
+  fs::create_directories(folder_ / "rank1");
+  Process second(folder_ / "rank1", flags, [=] {
+    as_rank(1, 2, port)();
+    setenv("GLOO_SOCKET_IFNAME", "no-such-network", 1);
+  });
+  const auto before = std::chrono::steady_clock::now();
+  const Finished first = run(flags, as_rank(0, 2, port)), told = second.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(30));
+  EXPECT_EQ(first.code, 1);
+  EXPECT_EQ(first.error, "");
+  EXPECT_EQ(told.code, 2);
+  EXPECT_NE(told.error.find("lowtide: rank 1 cannot connect to the others: "), std::string::npos)
+      << told.error;
+  EXPECT_NE(told.error.find("GLOO_SOCKET_IFNAME names the network interface"), std::string::npos);
 }
 
 TEST_F(RanksProgram, WhatOneRankCannotDoIsToldOnce) {

@@ -36,6 +36,24 @@ TEST(Ledger, ByHand) {
   EXPECT_TRUE(ledger.actual().total() == 1000u * (3 * 45 + 5 * 64) + 100u * 8 * 160 + 10u * 8 * 3072);
 }
 
+// A layer with a rule counts in the papers' figure at the bits it is told with.
+TEST(Ledger, LayersMayHaveBitsOfTheirOwnInAStep) {
+  Ledger ledger = three_layers();
+  ledger.add({5, 8}, {5, 4, 5}, 2, {});
+  ledger.add({5, 8}, {5, 6, 5}, 1, {100, 1000, 10});
+  ledger.add({5, 8}, 1);
+  EXPECT_EQ(ledger.items(), 4);
+  EXPECT_TRUE(ledger.macs() == 4 * 1110u);
+  const auto cost = [](int bits) { return static_cast<Count>(step_cost({bits, 8})); };
+  EXPECT_TRUE(ledger.paper().total() == 1000 * (2 * cost(4) + cost(6) + cost(5)) + 4 * 110 * cost(5));
+  EXPECT_TRUE(ledger.actual(ledger.layers()[1]).total() == 1000 * (2 * cost(4) + cost(6) + cost(5)));
+  EXPECT_TRUE(ledger.actual(ledger.layers()[0]).total() == 4 * 100 * cost(8));
+  Ledger restored = three_layers();
+  restored.restore(Json::parse(ledger.state().dump()));
+  EXPECT_EQ(restored.state().dump(), ledger.state().dump());
+  EXPECT_EQ(restored.paper(), ledger.paper());
+}
+
 // 5 bits are 25 bit operations a MAC, forward alone; of a layer with bits of its own 64 and 1024.
 TEST(Ledger, ProbesAreForwardPassesAndNoSteps) {
   Ledger ledger = three_layers();

@@ -53,8 +53,8 @@ TEST_F(Install, ANetworkOfOnesOwnIsTrained) {
   fs::copy(prefix_ / "share/doc/lowtide/examples/own-network", example);
   write_small_dataset(data);
   const Finished built = shell(
-      "cd " + example.string() + " && cmake -B build -G Ninja -DCMAKE_PREFIX_PATH='" + prefix_.string() +
-      ";" LOWTIDE_PREFIX_PATH "' " LOWTIDE_CMAKE_ARGUMENTS " && cmake --build build");
+      "cd " + example.string() + " && CMAKE_PREFIX_PATH='" + prefix_.string() +
+      ":" LOWTIDE_PREFIX_PATH "' cmake -B build -G Ninja " LOWTIDE_CMAKE_ARGUMENTS " && cmake --build build");
   ASSERT_EQ(built.code, 0) << built.text;
   const std::string out = (folder_->path() / "run").string();
   const Finished trained = shell((example / "build/own-network").string() + " --data-dir " + data.string() +

@@ -47,19 +47,20 @@ class Heartbeats : public testing::Test {
     std::this_thread::sleep_for(milliseconds(500));  // until they have heard of each other
   }
 
-  // Leaves in good order when it is asked to, and stays.
+  // Leaves in good order when it is asked to by SIGUSR1, ends all by SIGUSR2, and stays.
   [[noreturn]] static void be_rank(const HeartbeatPlace& place, Heartbeat& first) {
     sigset_t asked;
     sigemptyset(&asked);
     sigaddset(&asked, SIGUSR1);
+    sigaddset(&asked, SIGUSR2);
     sigprocmask(SIG_BLOCK, &asked, nullptr);
     {
       Heartbeat own(kFast);
-      (place.rank == 0 ? first : own).start(place, [](const LostRanks& lost) {
-        _exit(lost.tells ? kTold : kHeld);
-      });
+      Heartbeat& mine = place.rank == 0 ? first : own;
+      mine.start(place, [](const LostRanks& lost) { _exit(lost.tells ? kTold : kHeld); });
       int signal = 0;
       sigwait(&asked, &signal);
+      if (signal == SIGUSR2) mine.end_all();
     }
     while (true) pause();
   }
@@ -81,6 +82,18 @@ class Heartbeats : public testing::Test {
 };
 
 constexpr milliseconds kAmple{10'000};
+
+TEST_F(Heartbeats, ARankThatEndsAllIsToldOfByNobodyElse) {
+  for (const int failing : {0, 2}) {
+    start(3);
+    send(failing, SIGUSR2);
+    for (const int other : {0, 1, 2}) {
+      if (other != failing) EXPECT_EQ(code_of(other, kAmple), kHeld) << other << " of " << failing;
+    }
+    TearDown();
+    ranks_.clear();
+  }
+}
 
 TEST_F(Heartbeats, ARankThatIsStoppedIsToldOfByTheFirst) {
   start(3);

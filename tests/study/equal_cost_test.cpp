@@ -47,22 +47,27 @@ std::string line_of(const Recipe& recipe) { return to_string(schedule_of(recipe.
 TEST(EqualCost, EveryBudgetIsSpentInEveryWayAndFullCostIsOnce) {
   const std::vector<Member> all = members(completed(budget_study()));
   // c(b) = b² + 16 b is 57, 80, 105, 132, 161 for 3 to 7 bits: of 192 that is 0.297, 0.417, 0.547, 0.688, 0.839. So one
-  // number of low bits meets 0.40, three meet 0.63 and four 0.82, each with the ten, matched, three of price, constant and
-  // shorter.
-  ASSERT_EQ(all.size(), 3u * (3 * 16 + 1 + 3 + 4 + 1));
+  // number of low bits meets 0.40, three meet 0.63 and four 0.82, each with the ten, matched, three of price and of waterfill,
+  // constant and shorter.
+  ASSERT_EQ(all.size(), 3u * (3 * 19 + 1 + 3 + 4 + 1));
   EXPECT_EQ(all[0].name, "RR-0.4-seed1");
   EXPECT_EQ(all[11].name, "price-0.4-seed1");
-  EXPECT_EQ(all[16].name, "3-then-8-0.4-seed1");
-  EXPECT_EQ(all[35].setting, "5 then 8 0.63");
-  EXPECT_EQ(all[56].name, "static-seed1");
-  EXPECT_EQ(line_of(all[56].recipe), "static 8 grad=8");
-  EXPECT_EQ(all[57].name, "RR-0.4-seed2");  // seed by seed
-  for (std::size_t i = 0; i < 56; ++i) {
+  EXPECT_EQ(all[14].name, "waterfill-0.4-seed1");
+  EXPECT_EQ(all[19].name, "3-then-8-0.4-seed1");
+  EXPECT_EQ(all[41].setting, "5 then 8 0.63");
+  EXPECT_EQ(all[65].name, "static-seed1");
+  EXPECT_EQ(line_of(all[65].recipe), "static 8 grad=8");
+  EXPECT_EQ(all[66].name, "RR-0.4-seed2");  // seed by seed
+  for (std::size_t i = 0; i < 65; ++i) {
     const double budget = *all[i].budget * kFullCost;
-    EXPECT_LE(static_cast<double>(cost_of(all[i].recipe)), budget * (1 + 1e-12)) << all[i].name;
+    EXPECT_LE(static_cast<double>(cost_of(all[i].recipe)),
+              budget * (1 + 1e-12) + (all[i].way.starts_with("waterfill") ? 100 * 31 : 0))
+        << all[i].name;
     // Below it by less than one step at the highest bits; a plan of price also by its 18 probes of 7² + 8² bit operations at
-    // most, and by the whole bits of its first 100 steps.
-    const double planned = all[i].way.starts_with("price") ? 18 * 113 + 100 * 31 : 0;
+    // most, and by the whole bits of its first 100 steps, as one of waterfill.
+    const bool is_price = all[i].way.starts_with("price"),
+               is_loop = is_price || all[i].way.starts_with("waterfill");
+    const double planned = (is_price ? 18 * 113 : 0) + (is_loop ? 100 * 31 : 0);
     EXPECT_GT(static_cast<double>(cost_of(all[i].recipe)), budget - 192 - planned) << all[i].name;
   }
 }
@@ -94,12 +99,25 @@ TEST(EqualCost, PriceComesWithItsBitsShuffledAndReplayed) {
   EXPECT_EQ(line_over(60), "price 3:8 grad=8 every=15 budget=0.63");
 }
 
-TEST(EqualCost, AScriptHasNoPrice) {
+TEST(EqualCost, SoDoesWaterfill) {
+  const std::vector<Member> all = members(completed(budget_study({"waterfill"}, {0.63})));
+  ASSERT_EQ(all.size(), 3u * 4);
+  EXPECT_EQ(line_of(all[0].recipe), "waterfill 3:8 grad=8 every=100 budget=0.63");
+  EXPECT_EQ(all[1].name, "waterfill-shuffled-0.63-seed1");
+  EXPECT_EQ(all[1].bits_of->member, "waterfill-0.63-seed1");
+  EXPECT_TRUE(all[1].bits_of->shuffled);
+  EXPECT_EQ(all[2].name, "waterfill-replayed-0.63-seed1");
+  EXPECT_EQ(all[2].bits_of->member, "waterfill-0.63-seed2");
+}
+
+TEST(EqualCost, AScriptHasNoLoop) {
   Study study = budget_study({}, {0.63});
   study.command = "train {schedule} {seed} {out} {steps}";
   EXPECT_EQ(completed(study).schedules.size(), 14u);
   study.schedules = {"price"};
   EXPECT_TRUE(contains(error_of_study(study), "price runs in `lowtide train` alone"));
+  study.schedules = {"waterfill"};
+  EXPECT_TRUE(contains(error_of_study(study), "waterfill runs in `lowtide train` alone"));
 }
 
 TEST(EqualCost, TwoPhasesAreLowFirst) {

@@ -1,10 +1,13 @@
 #include "lowtide/study/loop_bits.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <map>
 
+#include "lowtide/cost/ledger.h"
+#include "lowtide/io/safetensors.h"
 #include "tests/io/scratch.h"
 
 namespace lowtide {
@@ -20,6 +23,12 @@ std::map<int, std::int64_t> steps_by_bits(const BitTable& table) {
   std::map<int, std::int64_t> steps;
   for (const TableRun& run : table.runs()) steps[run.bits] += run.steps;
   return steps;
+}
+
+void write_ledger_checkpoint(const RunPaths& run, std::int64_t step, const Ledger& ledger) {
+  make_folders(run.checkpoints());
+  const Json state{{"format", 1}, {"step", step}, {"total_steps", step}, {"ledger", ledger.state()}};
+  write_safetensors(run.checkpoint(step), {}, {{"lowtide", state.dump()}});
 }
 
 class LoggedBits : public testing::Test {
@@ -41,6 +50,24 @@ TEST_F(LoggedBits, AreThoseOfTheLinesOfTraining) {
   EXPECT_EQ(to_string(logged_bits(run_, 40)), "5x10 4x21 8x9");
 }
 
+TEST_F(LoggedBits, OfLayersAreInTheLedgersOrder) {
+  write(R"({"step":10,"bits":5,"loss":1,"seconds":1}
+{"step":10,"split":"layers","b.bits":4,"a.bits":6,"a.sensitivity":2,"took":1,"seconds":1}
+{"step":15,"split":"layers","a.clipped":0.1,"took":1,"seconds":1}
+{"step":25,"split":"layers","b.bits":5,"a.bits":6,"took":0,"seconds":1}
+{"step":30,"bits":5,"loss":1,"seconds":2}
+{"step":40,"split":"layers","b.bits":5,"a.bits":7,"took":0,"seconds":1}
+{"step":40,"bits":6,"loss":1,"seconds":3}
+)");
+  EXPECT_TRUE(contains(user_error([&] { logged_bits(run_, 40); }), "no checkpoint is left"));
+  Ledger ledger;
+  ledger.add_layer("a", 10);
+  ledger.add_layer("fc", 10, {LayerPrecision::Kind::kFp32, 0});
+  ledger.add_layer("b", 10);
+  write_ledger_checkpoint(run_, 40, ledger);
+  EXPECT_EQ(to_string(logged_bits(run_, 40)), "5[6/5/4]x10 5[6/5/5]x15 5[7/5/5]x5 6[7/6/5]x10");
+}
+
 TEST_F(LoggedBits, OfARunThatIsNotWholeAreRefused) {
   write(R"({"step":10,"bits":5,"loss":1,"seconds":1}
 )");
@@ -60,6 +87,20 @@ TEST(ShuffledBits, AreTheSameInAnotherOrder) {
   // Of 2000 steps in any order some 2000 · (1 - 0.25² - 0.6² - 0.15²) differ from the one before: 1110, within 5 deviations.
   EXPECT_NEAR(static_cast<double>(one.runs().size()), 1110, 5 * 22);
   EXPECT_EQ(shuffled(table_of({{4, 7}}), 1), table_of({{4, 7}}));
+}
+
+TEST(ShuffledBits, OfLayersStayTogetherForWholeRuns) {
+  BitTable bits;
+  for (int i = 0; i < 40; ++i) bits.append(read_table_run(fmt::format("5[{}/4]x{}", 3 + i % 5, 10 + i)));
+  const BitTable one = shuffled(bits, 1);
+  EXPECT_EQ(one, shuffled(bits, 1));
+  EXPECT_NE(one, shuffled(bits, 2));
+  EXPECT_EQ(one.steps(), bits.steps());
+  EXPECT_GT(one.runs().size(), 20u) << "neighbours that are alike are one";
+  std::map<std::vector<std::uint8_t>, std::int64_t> was, is;
+  for (const TableRun& run : bits.runs()) was[run.layers] += run.steps;
+  for (const TableRun& run : one.runs()) is[run.layers] += run.steps;
+  EXPECT_EQ(is, was);
 }
 
 }  // namespace

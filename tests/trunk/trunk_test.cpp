@@ -29,6 +29,16 @@ const ConvBlockOptions kStem = conv_block({.in_channels = 3, .out_channels = 16,
 const ConvBlockOptions kWideStem =
     conv_block({.in_channels = 3, .out_channels = 8, .kernel = 7, .stride = 2, .padding = 3});
 
+ConvBlockOptions depthwise_block(std::int64_t channels, std::int64_t stride) {
+  return {.convs = {{.in_channels = channels,
+                     .out_channels = channels,
+                     .kernel = 3,
+                     .stride = stride,
+                     .padding = 1,
+                     .groups = channels}},
+          .adds_input = stride == 1};
+}
+
 const std::vector<Geometry> kGeometries{
     {"Stem", {kStem}, {8, 3, 12, 12}},
     {"WideStem", {kWideStem}, {4, 3, 15, 13}},
@@ -40,6 +50,18 @@ const std::vector<Geometry> kGeometries{
     {"Inverted", {inverted_residual(8, 8, 6, 1), inverted_residual(8, 8, 6, 1)}, {6, 8, 10, 10}},
     {"InvertedProjected", {inverted_residual(8, 12, 1, 1), inverted_residual(12, 12, 4, 1)}, {6, 8, 9, 7}},
     {"InvertedStrided", {inverted_residual(8, 16, 6, 2), inverted_residual(16, 16, 2, 1)}, {6, 8, 10, 10}},
+    // Depthwise convolutions with as many channels as a GPU's kernels want.
+    {"Depthwise", {inverted_residual(16, 16, 2, 1), inverted_residual(16, 16, 9, 1)}, {5, 16, 8, 8}},
+    {"DepthwiseStrided", {inverted_residual(16, 16, 4, 2), inverted_residual(16, 32, 1, 2)}, {4, 16, 13, 7}},
+    {"DepthwiseOnePixel", {inverted_residual(16, 16, 2, 1), inverted_residual(16, 16, 2, 2)}, {9, 16, 1, 1}},
+    {"DepthwiseAlone",
+     {depthwise_block(32, 1), depthwise_block(32, 1), depthwise_block(32, 2)},
+     {3, 32, 6, 5}},
+    {"DepthwiseFrozen", {inverted_residual(16, 16, 2, 1), depthwise_block(16, 1)}, {4, 16, 7, 6}, {}, true},
+    {"DepthwiseBesideFp32",
+     {inverted_residual(16, 16, 2, 1), inverted_residual(16, 16, 2, 1)},
+     {4, 16, 6, 6},
+     {"blocks.0.conv1=fp32", "blocks.1.conv3=fp32"}},
     {"Frozen", {kStem, basic_block(16, 32, 2), bottleneck(32, 8, 1)}, {5, 3, 14, 14}, {}, true},
     {"LayerInFp32",
      {kStem, basic_block(16, 16, 1), basic_block(16, 32, 2)},

@@ -1,4 +1,5 @@
-// Layers under rounding: which suffers, and when. A heat map of layers and steps, of a run that measured them.
+// Layers under rounding: which suffers, and when, and which bits it had. A heat map of layers and steps, of a run whose lines
+// tell of layers.
 
 import * as Plot from "@observablehq/plot";
 import type { Table } from "./columns";
@@ -17,6 +18,7 @@ interface Quantity {
   text: (value: number) => string;
   suffersLow?: boolean; // where low values are the bad ones
   log?: boolean;
+  holds?: boolean; // of the steps from the line before, not of one step
 }
 
 const decibels = (value: number) => `${value.toFixed(1)} dB`;
@@ -26,6 +28,7 @@ const quantities: Quantity[] = [
   { key: "error_snr", label: "signal to noise, errors", text: decibels, suffersLow: true },
   { key: "clipped", label: "share of clipped activations", text: (value) => `${(100 * value).toFixed(2)} %` },
   { key: "sensitivity", label: "sensitivity", text: (value) => significant(value, 3), log: true },
+  { key: "bits", label: "bits", text: (value) => `${value} bits`, holds: true },
 ];
 
 interface Cell {
@@ -36,20 +39,39 @@ interface Cell {
 
 const mostColumns = 240; // more than that a figure cannot show
 
-// Of the steps at which it was measured, evenly, as many as can be shown.
+// Of the steps at which it was measured, evenly, as many as can be shown. Lines of one run may tell of different things.
 export function cellsOf(table: Table, key: string, most = mostColumns): Cell[] {
   const steps = table.columns.get("step")!;
-  const every = Math.ceil(table.rows / most);
-  return [...table.columns].flatMap(([name, values]) => {
-    const dot = name.lastIndexOf(".");
-    if (name.slice(dot + 1) !== key) return [];
-    const cells: Cell[] = [];
-    for (let i = every - 1; i < table.rows; i += every) {
-      if (Number.isFinite(values[i])) cells.push({ layer: name.slice(0, dot), step: steps[i], value: values[i] });
-    }
-    return cells;
+  const columns = [...table.columns].filter(([name]) => name.slice(name.lastIndexOf(".") + 1) === key);
+  const rows = [...steps.keys()].filter((i) => columns.some(([, values]) => Number.isFinite(values[i])));
+  const every = Math.max(1, Math.ceil(rows.length / most));
+  return columns.flatMap(([name, values]) => {
+    const layer = name.slice(0, name.lastIndexOf("."));
+    return rows
+      .filter((i, at) => (at + 1) % every === 0 && Number.isFinite(values[i]))
+      .map((i) => ({ layer, step: steps[i], value: values[i] }));
   });
 }
+
+// Of steps that lie evenly, whenever lines were logged: what the first line from there on tells, up to which it held.
+export function cellsHeld(table: Table, key: string, most = 100): Cell[] {
+  const told = cellsOf(table, key, Infinity);
+  const last = Math.max(0, ...told.map((cell) => cell.step));
+  const columns = Math.min(most, last);
+  return [...new Set(told.map((cell) => cell.layer))].flatMap((layer) => {
+    const lines = told.filter((cell) => cell.layer === layer);
+    let next = 0;
+    return Array.from({ length: columns }, (_, i) => Math.round(((i + 1) * last) / columns)).flatMap((step) => {
+      while (next < lines.length && lines[next].step < step) ++next;
+      return next < lines.length ? [{ layer, step, value: lines[next].value }] : [];
+    });
+  });
+}
+
+const cellsShown = (table: Table, { key, holds }: Quantity): Cell[] => (holds ? cellsHeld(table, key) : cellsOf(table, key));
+
+// What is shown of a run until something is chosen: the first that its lines tell of.
+const firstKnown = (table: Table) => quantities.find((quantity) => cellsShown(table, quantity).length > 0);
 
 function addLegend(svg: SVGSVGElement, { label, text }: Quantity, range: [number, number], color: (value: number) => string, log: boolean) {
   const side = 8,
@@ -143,30 +165,33 @@ export class LayerStatistics implements Section {
   readonly usesLines = true;
   private readonly figure: Figure;
   private readonly chooser = new RunChooser(() => this.update());
-  private quantity = quantities[0];
+  private quantity: Quantity | null = null; // until it is chosen
+  private readonly choice: HTMLLabelElement;
 
   constructor(private readonly context: Context) {
+    this.choice = select(
+      "Show",
+      quantities.map(({ key, label }) => [key, label]),
+      quantities[0].key,
+      (value) => {
+        this.quantity = quantities.find(({ key }) => key === value)!;
+        this.figure.update();
+      },
+    );
     this.figure = new Figure({
       id: "layer-statistics",
       title: "Layers under rounding",
-      note: "What rounding does to each layer at the bits of the step, measured while training went on. The redder, the worse: little signal to quantisation noise, many values that an evaluation would clip, or a loss that is sensitive to noise in this layer. Blank: nothing is lost there, or nothing was quantised.",
+      note: "What rounding does to each layer at the bits of the step, measured while training went on. The redder, the worse: little signal to quantisation noise, many values that an evaluation would clip, or a loss that is sensitive to noise in this layer. Where a schedule has bits for every layer, also these: many where it is red. Blank: nothing is lost there, or nothing was quantised.",
       controls: [
         labelled("Run", this.chooser.root),
-        select(
-          "Show",
-          quantities.map(({ key, label }) => [key, label]),
-          this.quantity.key,
-          (value) => {
-            this.quantity = quantities.find(({ key }) => key === value)!;
-            this.figure.update();
-          },
-        ),
+        this.choice,
       ],
       draw: (width) => {
         const run = this.chosen();
         const table = run && this.table(run);
-        const cells = table ? cellsOf(table, this.quantity.key) : [];
-        return run && cells.length > 0 ? draw(run, cells, this.quantity, width) : this.emptyDrawing(run, width);
+        const quantity = table && this.shown(table);
+        const cells = quantity ? cellsShown(table, quantity) : [];
+        return run && quantity && cells.length > 0 ? draw(run, cells, quantity, width) : this.emptyDrawing(run, width);
       },
       csv: async () => {
         const run = this.chosen()!;
@@ -176,6 +201,12 @@ export class LayerStatistics implements Section {
     });
     this.root = this.figure.root;
     this.root.classList.add("tall");
+  }
+
+  private shown(table: Table): Quantity {
+    const quantity = this.quantity ?? firstKnown(table) ?? quantities[0];
+    this.choice.querySelector("select")!.value = quantity.key;
+    return quantity;
   }
 
   // Where the quantity is not known of any layer, or the lines are not here yet, the choice stays.

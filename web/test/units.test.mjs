@@ -14,7 +14,7 @@ const { thin, nearestIndex } = await load("thin");
 const { fronts, mixtureWarning, makeExperiments, paretoFront, relativeCost, statistics } = await load("runs");
 const { loggedRuns, placeOf, segmentsOf } = await load("bit_runs");
 const { csvLine } = await load("export");
-const { cellsOf } = await load("layer_statistics");
+const { cellsHeld, cellsOf } = await load("layer_statistics");
 const { pairedDifference, studentQuantile } = await load("equal_cost");
 const { metricText, durationText, lowerIsBetter } = await load("format");
 
@@ -224,6 +224,18 @@ test("of many looks at layers as many are shown as there is room for, the last a
   const cells = cellsOf({ rows: 10, columns }, "clipped", 5);
   assert.deepEqual(cells.filter(({ layer }) => layer === "a.b").map((cell) => cell.step), [20, 40, 60, 80, 100]);
   assert.equal(cells.filter(({ layer }) => layer === "c").length, 4, "what is no number is left out");
+});
+
+test("bits of layers are shown at steps that lie evenly, as the line after them tells", () => {
+  const step = Float64Array.from([100, 150, 151, 152, 200]);
+  const columns = new Map([
+    ["step", step],
+    ["a.bits", Float64Array.from([4, NaN, 5, 6, 7])], // at 150 something else was told
+    ["a.clipped", step],
+  ]);
+  const cells = cellsHeld({ rows: 5, columns }, "bits", 4);
+  assert.deepEqual(cells, [50, 100, 150, 200].map((at, i) => ({ layer: "a", step: at, value: [4, 4, 5, 7][i] })));
+  assert.deepEqual(cellsOf({ rows: 5, columns }, "bits", 2).map((cell) => cell.step), [151, 200], "of four that tell of bits");
 });
 
 test("differences are paired over the seeds that both have", () => {

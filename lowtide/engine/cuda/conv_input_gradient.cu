@@ -1,5 +1,5 @@
 // The gradient at a convolution's input. The weight's scale runs along the sum, so its values are multiplied, not its codes:
-// each as two halves, which together have a float's digits. In the same pass: another reader's gradient is added, ReLU's
+// each as three limbs of a byte, whose sums are integers. In the same pass: another reader's gradient is added, ReLU's
 // mask is applied, and the sums are taken that the normalisation before needs.
 #include <algorithm>
 #include <stdexcept>
@@ -134,46 +134,54 @@ struct Other {
   }
 };
 
-// Chunks in shared memory: weights take four bytes a value, and more blocks on a multiprocessor are worth more than a deeper queue.
+// Chunks in shared memory: weights take three bytes a value, and more blocks on a multiprocessor are worth more than a deeper queue.
 constexpr int kStages = 2;
 
 template <typename Rows, int kNTiles, int kColWarps>
 struct Block {
   static constexpr int kThreads = kWarp * kRowWarps * kColWarps, kColumns = 8 * kNTiles * kColWarps;
   using Constants = ColumnConstants<kColumns, kThreads>;
-  // A unit of 16 along the sum is a step, of 64 bytes a column: two halves a value.
-  using Stages = ProductStages<Rows, kThreads, kStages, 1, kColumns * 64>;
+  using Stages = ProductStages<Rows, kThreads, kStages, kColumns * 32 * kLimbs, true>;
 };
 
-// Adds a block's sums for the normalisation before; the last one of all makes of them what its gradient needs.
-template <int kColumns, int kChannels>
-__device__ void add_sums(const InputGradientArguments& a, const float (&sum)[kChannels],
-                         const float (&with_input)[kChannels], int first_channel, int first_column,
-                         void* memory) {
+// Sums for the normalisation before: of the gradient, and of it times the distance of that normalisation's input from its mean.
+// Joins the eight lanes that hold rows of the same four columns: lane q + 4 (4 c + 2 b + a) has sum c of column 2 a + b.
+__device__ float join_rows(const float (&sum)[4], const float (&with_input)[4]) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const bool first = (lane & 16) != 0, second = (lane & 8) != 0, third = (lane & 4) != 0;
+  float four[4], two[2];
+#pragma unroll
+  for (int j = 0; j < 4; ++j)
+    four[j] =
+        (first ? with_input[j] : sum[j]) + __shfl_xor_sync(0xffffffffu, first ? sum[j] : with_input[j], 16);
+#pragma unroll
+  for (int j = 0; j < 2; ++j)
+    two[j] = (second ? four[2 * j + 1] : four[2 * j]) +
+             __shfl_xor_sync(0xffffffffu, second ? four[2 * j] : four[2 * j + 1], 8);
+  return (third ? two[1] : two[0]) + __shfl_xor_sync(0xffffffffu, third ? two[0] : two[1], 4);
+}
+
+// Adds a block's sums; the last one of all makes of them what the normalisation's gradient needs. A lane has one of every sixteen
+// columns.
+template <int kColumns, int kJoined>
+__device__ void add_sums(const InputGradientArguments& a, const float (&joined)[kJoined], int first_channel,
+                         int warp_column, void* memory) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp,
             row_warp = thread / kWarp % kRowWarps;
-  auto(*shared_sums)[kColumns] = static_cast<double2(*)[kColumns]>(memory);
+  auto(*shared_sums)[2][kColumns] = static_cast<float(*)[2][kColumns]>(memory);
+  const int in_sixteen = lane % 4 * 4 + lane / 4 % 2 * 2 + lane / 8 % 2;
 #pragma unroll
-  for (int i = 0; i < kChannels; ++i) {
-    float all = sum[i], products = with_input[i];
-#pragma unroll
-    for (int step = 4; step < kWarp; step *= 2) {
-      all += __shfl_xor_sync(0xffffffffu, all, step);
-      products += __shfl_xor_sync(0xffffffffu, products, step);
-    }
-    if (lane < 4)
-      shared_sums[row_warp][first_column + i / 4 * 16 + i % 4] =
-          make_double2(static_cast<double>(all), static_cast<double>(products));
-  }
+  for (int p = 0; p < kJoined; ++p)
+    shared_sums[row_warp][lane / 16][warp_column + p * 16 + in_sixteen] = joined[p];
   __syncthreads();
   const ChannelWork work(a.sums.work, a.g.inputs);
   if (thread < kColumns && first_channel + thread < a.g.inputs) {
-    double2 all = shared_sums[0][thread];
-    for (int i = 1; i < kRowWarps; ++i) {
-      all.x += shared_sums[i][thread].x;
-      all.y += shared_sums[i][thread].y;
+    double sum = 0, with_input = 0;
+    for (int i = 0; i < kRowWarps; ++i) {
+      sum += static_cast<double>(shared_sums[i][0][thread]);
+      with_input += static_cast<double>(shared_sums[i][1][thread]);
     }
-    add_gradient_sums(work, static_cast<int>(blockIdx.x) % kCopies, first_channel + thread, all.x, all.y);
+    add_gradient_sums(work, static_cast<int>(blockIdx.x) % kCopies, first_channel + thread, sum, with_input);
   }
   if (is_last_block(work.blocks_done, gridDim.x * gridDim.y))
     finish_gradient_sums(a.sums, a.g.inputs, a.g.input_pixels());
@@ -191,26 +199,26 @@ __global__ void __launch_bounds__(kWarp* kRowWarps* kColWarps, (kResidentBlocks<
   const int col_warp = warp / kRowWarps, first_channel = static_cast<int>(blockIdx.y) * Of::kColumns;
   const typename Of::Constants constants(memory, kinds.count());
   const typename Of::Stages stages(shape, memory + Of::Constants::bytes(a.g.taps(), kinds.count()),
-                                   weight_bytes, a.w.backward,
-                                   round_up(a.g.inputs, forward_columns(a.g.inputs)) * 64);
+                                   weight_bytes, a.w.limbs,
+                                   round_up(a.g.inputs, forward_columns(a.g.inputs)) * 32 * kLimbs);
   Rows rows(shape);
-  // Codes are centred, so that sums are about as large as the result and not small differences of large numbers.
-  const unsigned bias = (static_cast<unsigned>(a.dy.bits.top()) + 1) / 2, minus = minus_bias(bias);
+  // Codes are centred, so that sums are about as large as the result and not small differences of large numbers. A code is below
+  // 2^bits and bias half of that: code + 128 - bias stays a byte, and its first bit is the sign, turned round.
+  const unsigned bias = (static_cast<unsigned>(a.dy.bits.top()) + 1) / 2, to_128 = (128 - bias) * 0x01010101u;
 
-  float product[kMTiles][kNTiles][4]{};
-  float sum[2 * kNTiles]{}, with_input[2 * kNTiles]{};
+  int product[kLimbs][kMTiles][kNTiles][4]{};
+  float joined[kNTiles / 2]{};
   // dy = scale (code - bias) + centre
   const float scale = *a.dy.scale, centre = *a.dy.offset + static_cast<float>(bias) * scale;
-  const float plane_scale = scale * *a.w.plane_scale;
+  const float limb_scale = scale * *a.w.limb_scale;
   const bool takes_sums = a.sums.work != nullptr, has_kinds = kinds.count() > 1;
-  const int first_column = col_warp * 8 * kNTiles + lane % 4 * 4;
+  const int warp_column = col_warp * 8 * kNTiles, first_column = warp_column + lane % 4 * 4;
 
   // Which of four neighbours ReLU lets pass, a bit each.
-  const auto passing = [&](long long at, int left, const Four& y, int column) -> unsigned {
+  const auto passing = [&](long long at, int left, const Four& y, const Four& mean, int column) -> unsigned {
     if (!a.sums.relu) return 0xfu;
     if (a.sums.positive != nullptr) return kept_signs(a.sums.positive, at, left, Rows::kAligned);
-    const Four mean = constants.four(constants.mean, column),
-               factor = constants.four(constants.factor, column),
+    const Four factor = constants.four(constants.factor, column),
                bias_of = constants.four(constants.bias, column);
     unsigned result = 0;
 #pragma unroll
@@ -219,99 +227,110 @@ __global__ void __launch_bounds__(kWarp* kRowWarps* kColWarps, (kResidentBlocks<
     return result;
   };
   const auto finish_tile = [&](int tile) {
+    constexpr int kRows = 2 * kMTiles;
     const typename Rows::Results results(rows, tile);
+    int number[kRows], other_number[kRows];
+    unsigned kind[kMTiles]{};  // of two rows in a word
 #pragma unroll
-    for (int i = 0; i < 2 * kMTiles; ++i) {
-      const int number = results.number(i), other_number = other.pixel(number);
-      const int kind =
-          has_kinds ? kinds.rows.kind(results.row(i)) * kinds.cols.count() + kinds.cols.kind(results.col(i))
-                    : 0;
-      if (number < 0) continue;
-      const long long row_at = static_cast<long long>(number) * a.g.inputs + first_channel + first_column;
-      const float* other_at =
-          other.value + static_cast<long long>(other_number) * a.g.inputs + first_channel + first_column;
+    for (int i = 0; i < kRows; ++i) {
+      number[i] = results.number(i);
+      other_number[i] = other.pixel(number[i]);
+      if (has_kinds)
+        kind[i / 2] |= static_cast<unsigned>(kinds.rows.kind(results.row(i)) * kinds.cols.count() +
+                                             kinds.cols.kind(results.col(i)))
+                       << (i % 2 * 16);
+    }
 #pragma unroll
-      for (int p = 0; p < kNTiles / 2; ++p) {
-        const int column = first_column + p * 16, left = a.g.inputs - first_channel - column;
-        Four added{}, y{};
-        if (other_number >= 0) added = Four::load(other_at + p * 16, left, Rows::kAligned);
-        if (takes_sums) y = Four::load(a.sums.y + row_at + p * 16, left, Rows::kAligned);
-        const Four values = constants.four(constants.values + kind * Of::kColumns, column);
-        Four gradient;
+    for (int p = 0; p < kNTiles / 2; ++p) {
+      const int column = first_column + p * 16, channel = first_channel + column, left = a.g.inputs - channel;
+      // All that is read of memory is on its way before the first of it is used.
+      Four gradient[kRows], added[kRows], y[kRows];
+      const auto at_row = [&](int i) { return static_cast<long long>(number[i]) * a.g.inputs + channel; };
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const auto limb = [&](int d) {
+            return static_cast<float>(product[d][i / 2][2 * p + j / 2][i % 2 * 2 + j % 2]);
+          };
+          gradient[i].value[j] = (limb(0) * 256.0f + limb(1)) * 256.0f + limb(2);
+        }
+        added[i] = y[i] = Four{};
+        if (other_number[i] >= 0)
+          added[i] = Four::load(other.value + static_cast<long long>(other_number[i]) * a.g.inputs + channel,
+                                left, Rows::kAligned);
+        if (takes_sums && number[i] >= 0) y[i] = Four::load(a.sums.y + at_row(i), left, Rows::kAligned);
+      }
+      const Four mean = constants.four(constants.mean, column);
+      float sum[4]{}, with_input[4]{};
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        if (number[i] < 0) continue;
+        const unsigned of_row = kind[i / 2] >> (i % 2 * 16) & 0xffffu;
+        const Four values = constants.four(constants.values + of_row * Of::kColumns, column);
 #pragma unroll
         for (int j = 0; j < 4; ++j)
-          gradient.value[j] = product[i / 2][2 * p + j / 2][i % 2 * 2 + j % 2] * plane_scale +
-                              (centre * values.value[j] + added.value[j]);
+          gradient[i].value[j] =
+              gradient[i].value[j] * limb_scale + (centre * values.value[j] + added[i].value[j]);
         if (takes_sums) {
-          const unsigned passes = passing(row_at + p * 16, left, y, column);
-          const Four mean = constants.four(constants.mean, column);
+          const unsigned passes = passing(at_row(i), left, y[i], mean, column);
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
-            gradient.value[j] = (passes >> j & 1) != 0 ? gradient.value[j] : 0.0f;
-            sum[4 * p + j] += gradient.value[j];
-            with_input[4 * p + j] += gradient.value[j] * (y.value[j] - mean.value[j]);
+            gradient[i].value[j] = (passes >> j & 1) != 0 ? gradient[i].value[j] : 0.0f;
+            sum[j] += gradient[i].value[j];
+            with_input[j] += gradient[i].value[j] * (y[i].value[j] - mean.value[j]);
           }
         }
-        gradient.store(a.dx + row_at + p * 16, left, Rows::kAligned);
+        gradient[i].store(a.dx + at_row(i), left, Rows::kAligned);
       }
+      if (takes_sums) joined[p] += join_rows(sum, with_input);
     }
   };
 
-  const auto load = [&](int item, int stage) { stages.load(rows, item, stage, bias); };
+  const auto load = [&](int item) { stages.load(rows, item, bias); };
   const auto prepare = [&] { constants.fill(a, kinds, first_channel); };
-  for_each_item<kStages>(stages.items(), load, prepare, [&](int item, int stage) {
+  for_each_item<kStages>(stages.items(), load, prepare, [&](int item) {
     const typename Rows::Chunk of(rows, stages.tile(item), stages.chunk(item));
-    const std::uint8_t* from = stages.pixels(stage);
-    const auto* b = reinterpret_cast<const uint4*>(stages.weights(stage)) + col_warp * kNTiles * kWarp + lane;
-    const int units = of.units();
-    for (int pair = 0; 2 * pair < units; ++pair) {
-      const int offset = of.offset(pair);
-      unsigned pixels[kMTiles][4];
+    const std::uint8_t* from = stages.pixels(item);
+    const auto* b =
+        reinterpret_cast<const uint2*>(stages.weights(item)) + col_warp * kNTiles * kLimbs * kWarp + lane;
+    const int steps = stages.steps(of), first_step = stages.first_step(item, steps);
+    for (int step = 0; step < steps; ++step) {
+      const int offset = of.offset(first_step + step);
+      unsigned e[kMTiles][4];
 #pragma unroll
-      for (int m = 0; m < kMTiles; ++m) load_matrices(from + rows.place(m) + offset, pixels[m]);
+      for (int m = 0; m < kMTiles; ++m) {
+        load_matrices(from + rows.place(m) + offset, e[m]);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int unit = 2 * pair + half;
-        if (unit == units) break;
-        unsigned e[kMTiles][4];
+        for (int i = 0; i < 4; ++i) e[m][i] = (e[m][i] + to_128) ^ 0x80808080u;
+      }
 #pragma unroll
-        for (int m = 0; m < kMTiles; ++m) {
-          e[m][0] = halves_of_low_bytes(pixels[m][half * 2], minus);
-          e[m][1] = halves_of_low_bytes(pixels[m][half * 2 + 1], minus);
-          e[m][2] = halves_of_high_bytes(pixels[m][half * 2], minus);
-          e[m][3] = halves_of_high_bytes(pixels[m][half * 2 + 1], minus);
-        }
-        uint4 w[kNTiles];
+      for (int n = 0; n < kNTiles; ++n) {
 #pragma unroll
-        for (int n = 0; n < kNTiles; ++n) w[n] = b[(unit * kNTiles * kColWarps + n) * kWarp];
-          // What is added to the same sums comes as late as it can: it waits for the product before it.
+        for (int d = 0; d < kLimbs; ++d) {
+          const uint2 w = b[((n / 2 * kLimbs + d) * 2 + n % 2) * kWarp];
 #pragma unroll
-        for (int n = 0; n < kNTiles; ++n) {
-#pragma unroll
-          for (int m = 0; m < kMTiles; ++m)
-            multiply_halves(product[m][n], e[m][0], e[m][1], e[m][2], e[m][3], w[n].x, w[n].y);
-        }
-#pragma unroll
-        for (int n = 0; n < kNTiles; ++n) {
-#pragma unroll
-          for (int m = 0; m < kMTiles; ++m)
-            multiply_halves(product[m][n], e[m][0], e[m][1], e[m][2], e[m][3], w[n].z, w[n].w);
+          for (int m = 0; m < kMTiles; ++m) multiply_both_signed(product[d][m][n], e[m], w.x, w.y);
         }
       }
+      b += Of::kColumns * 4 * kLimbs;
     }
     if (!stages.ends_tile(item)) return;
     finish_tile(stages.tile(item));
 #pragma unroll
-    for (int m = 0; m < kMTiles; ++m) {
+    for (auto& limb : product) {
 #pragma unroll
-      for (int n = 0; n < kNTiles; ++n) {
+      for (int m = 0; m < kMTiles; ++m) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) product[m][n][i] = 0;
+        for (int n = 0; n < kNTiles; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) limb[m][n][i] = 0;
+        }
       }
     }
   });
 
-  if (takes_sums) add_sums<Of::kColumns>(a, sum, with_input, first_channel, first_column, memory);
+  if (takes_sums) add_sums<Of::kColumns>(a, joined, first_channel, warp_column, memory);
 }
 
 template <typename Rows, int kMTiles, int kNTiles, int kColWarps>
@@ -329,12 +348,14 @@ void launch(const InputGradientArguments& a, const typename Rows::Shape& shape, 
                     Divisor(a.other_stride_rows),
                     Divisor(a.other_stride_cols)};
   const int column_blocks = divide_up(g.inputs, Of::kColumns);
-  const dim3 grid(static_cast<unsigned>(row_blocks(shape.tiles, column_blocks)),
-                  static_cast<unsigned>(column_blocks));
+  const dim3 grid(
+      static_cast<unsigned>(row_blocks(shape.tiles, column_blocks, kResidentBlocks<kNTiles, kColWarps>)),
+      static_cast<unsigned>(column_blocks));
   const std::size_t bytes = Of::Constants::bytes(g.taps(), kinds.count()) + Of::Stages::bytes(shape, units);
   launch_product<input_gradient_kernel<Rows, kMTiles, kNTiles, kColWarps>>(
-      "conv_input_gradient", grid, Of::kThreads, std::max(bytes, sizeof(double2) * kRowWarps * Of::kColumns),
-      stream, a, shape, kinds, other, Of::Stages::weight_bytes(units));
+      "conv_input_gradient", grid, Of::kThreads,
+      std::max(bytes, 2 * sizeof(float) * kRowWarps * Of::kColumns), stream, a, shape, kinds, other,
+      Of::Stages::weight_bytes(shape, units));
 }
 
 template <int kUnit, bool kStrided>
@@ -342,7 +363,7 @@ void launch_tiles(const InputGradientArguments& a, const ProductCut& cut, cudaSt
   PixelTiles tiles = input_gradient_tiles(a.g, a.dy.code, cut.m_tiles);
   int units = 0;
   for (int i = 0; i < tiles.phases; ++i) units = std::max(units, tiles.phase[i].units);
-  with_cut(cut, [&](auto m_tiles, auto n_tiles, auto col_warps) {
+  with_cut<64>(cut, [&](auto m_tiles, auto n_tiles, auto col_warps) {
     constexpr int kMTiles = m_tiles, kNTiles = n_tiles, kColWarps = col_warps,
                   kThreads = kWarp * kRowWarps * kColWarps;
     tiles.set_threads(kThreads);
@@ -355,7 +376,7 @@ template <int kUnit>
 void launch_gather(const InputGradientArguments& a, cudaStream_t stream) {
   const GatherShape shape = gather_shape(a.g, a.dy.code, true);
   const ProductCut cut(a.g.inputs, [&](int m_tiles) { return m_tiles == 1 ? shape.tiles : 0; });
-  with_columns(cut, [&](auto n_tiles, auto col_warps) {
+  with_columns<64>(cut, [&](auto n_tiles, auto col_warps) {
     constexpr int kNTiles = n_tiles, kColWarps = col_warps;
     launch<GatherRows<kWarp * kRowWarps * kColWarps, 1, kUnit, true>, 1, kNTiles, kColWarps>(
         a, shape, kChunk / kUnitBytes, stream);

@@ -49,8 +49,7 @@ template <typename Rows, int kNTiles, int kColWarps>
 struct Block {
   static constexpr int kThreads = kWarp * kRowWarps * kColWarps, kColumns = 8 * kNTiles * kColWarps;
   using Constants = OutputConstants<kColumns>;
-  // Two units of 16 along the sum are a step, of 32 bytes a column.
-  using Stages = ProductStages<Rows, kThreads, kStages, 2, kColumns * 32>;
+  using Stages = ProductStages<Rows, kThreads, kStages, kColumns * 32, false>;
 };
 
 template <typename Rows, int kMTiles, int kNTiles, int kColWarps>
@@ -143,12 +142,12 @@ __global__ void __launch_bounds__(kWarp* kRowWarps* kColWarps, (kResidentBlocks<
     }
   };
 
-  const auto load = [&](int item, int stage) { stages.load(rows, item, stage, 0); };
+  const auto load = [&](int item) { stages.load(rows, item, 0); };
   const auto prepare = [&] { constants.fill(a, kinds, first_channel); };
-  for_each_item<kStages>(stages.items(), load, prepare, [&](int item, int stage) {
+  for_each_item<kStages>(stages.items(), load, prepare, [&](int item) {
     const typename Rows::Chunk of(rows, stages.tile(item), stages.chunk(item));
-    const std::uint8_t* from = stages.pixels(stage);
-    const auto* b = reinterpret_cast<const uint2*>(stages.weights(stage)) + col_warp * kNTiles * kWarp + lane;
+    const std::uint8_t* from = stages.pixels(item);
+    const auto* b = reinterpret_cast<const uint2*>(stages.weights(item)) + col_warp * kNTiles * kWarp + lane;
     const int units = of.units();
     for (int pair = 0; 2 * pair < units; ++pair) {
       uint2 columns[kNTiles];
@@ -191,19 +190,21 @@ void launch(const OutputArguments& a, const typename Rows::Shape& shape, int uni
   using Of = Block<Rows, kNTiles, kColWarps>;
   const OutputKinds kinds = kinds_of(a.g);
   const int column_blocks = divide_up(a.g.outputs, Of::kColumns);
-  const dim3 grid(static_cast<unsigned>(row_blocks(shape.tiles, column_blocks)),
-                  static_cast<unsigned>(column_blocks));
+  const dim3 grid(
+      static_cast<unsigned>(row_blocks(shape.tiles, column_blocks, kResidentBlocks<kNTiles, kColWarps>)),
+      static_cast<unsigned>(column_blocks));
   const std::size_t bytes =
       Of::Constants::bytes(kinds.count()) +
       std::max(Of::Stages::bytes(shape, units), sizeof(WarpMoments) * kRowWarps * Of::kColumns);
-  launch_product<output_kernel<Rows, kMTiles, kNTiles, kColWarps>>(
-      "conv_output", grid, Of::kThreads, bytes, stream, a, shape, kinds, Of::Stages::weight_bytes(units));
+  launch_product<output_kernel<Rows, kMTiles, kNTiles, kColWarps>>("conv_output", grid, Of::kThreads, bytes,
+                                                                   stream, a, shape, kinds,
+                                                                   Of::Stages::weight_bytes(shape, units));
 }
 
 template <int kUnit>
 void launch_tiles(const OutputArguments& a, const ProductCut& cut, cudaStream_t stream) {
   PixelTiles tiles = output_tiles(a.g, a.x.code, cut.m_tiles);
-  with_cut(cut, [&](auto m_tiles, auto n_tiles, auto col_warps) {
+  with_cut<32>(cut, [&](auto m_tiles, auto n_tiles, auto col_warps) {
     constexpr int kMTiles = m_tiles, kNTiles = n_tiles, kColWarps = col_warps,
                   kThreads = kWarp * kRowWarps * kColWarps;
     tiles.set_threads(kThreads);
@@ -216,7 +217,7 @@ template <int kUnit>
 void launch_gather(const OutputArguments& a, cudaStream_t stream) {
   const GatherShape shape = gather_shape(a.g, a.x.code, false);
   const ProductCut cut(a.g.outputs, [&](int m_tiles) { return m_tiles == 1 ? shape.tiles : 0; });
-  with_columns(cut, [&](auto n_tiles, auto col_warps) {
+  with_columns<64>(cut, [&](auto n_tiles, auto col_warps) {
     constexpr int kNTiles = n_tiles, kColWarps = col_warps;
     launch<GatherRows<kWarp * kRowWarps * kColWarps, 1, kUnit, false>, 1, kNTiles, kColWarps>(
         a, shape, kChunk / kUnitBytes, stream);

@@ -436,20 +436,37 @@ void launch(const WeightGradientArguments& a, const Cut& cut, cudaStream_t strea
   return launch<4, kNTiles>(a, cut, stream);
 }
 
+// Zeroed memory of the kernels above.
+std::size_t cut_bytes(const ConvGeometry& g) {
+  const Cut cut(g);
+  return sizeof(long long) * static_cast<std::size_t>(cut.words().all()) *
+         static_cast<std::size_t>(cut.row_tiles * cut.col_tiles);
+}
+
 }  // namespace
 
 std::size_t weight_gradient_work_bytes(const ConvGeometry& g) {
-  const Cut cut(g);
-  const std::size_t bytes = sizeof(long long) * static_cast<std::size_t>(cut.words().all()) *
-                            static_cast<std::size_t>(cut.row_tiles * cut.col_tiles);
-  return std::max(bytes, image_weight_gradient_work_bytes(g));
+  return std::max(is_wide(g) ? wide_weight_gradient_work_bytes(g) : cut_bytes(g),
+                  image_weight_gradient_work_bytes(g));
+}
+
+std::size_t weight_gradient_product_bytes(const ConvGeometry& g) {
+  if (!is_wide(g) || has_image_weight_gradient(g)) return 0;
+  const std::size_t wide = wide_weight_gradient_product_bytes(g);
+  return wide > 0 ? wide : cut_bytes(g);
 }
 
 void conv_weight_gradient(const WeightGradientArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
   if (has_image_weight_gradient(a.g)) return image_weight_gradients(&a, 1, opaque_stream);
+  if (wide_weight_gradient_product_bytes(a.g) > 0) return wide_weight_gradient(a, stream);
+  WeightGradientArguments of = a;
+  if (is_wide(a.g)) {  // its zeroed memory would do for tiles
+    of.work = a.products;
+    cudaMemsetAsync(of.work, 0, cut_bytes(a.g), stream);
+  }
   const Cut cut(a.g);
-  return cut.tile_cols == 64 ? launch<8>(a, cut, stream) : launch<6>(a, cut, stream);
+  return cut.tile_cols == 64 ? launch<8>(of, cut, stream) : launch<6>(of, cut, stream);
 }
 
 }  // namespace lowtide::cuda

@@ -5,38 +5,14 @@
 
 #include "lowtide/base/cuda_stream.h"
 #include "lowtide/base/error.h"
+#include "lowtide/engine/cuda/conv_arguments.h"
+#include "lowtide/engine/cuda/depthwise.h"
 #include "lowtide/engine/pixels_apart.h"
 
 namespace lowtide::cuda {
 namespace {
 
 using Conv = PreparedCudaConv;
-
-bool fits_bytes(DeviceBits bits) { return bits >= 1 && bits <= kByteBits; }
-bool is_bytes(const Quantized& q) { return fits_bytes(q.bits) && q.scale.numel() == 1; }
-
-Codes codes_of(const Quantized& q) {
-  return {q.code.data_ptr<std::uint8_t>(), q.scale.data_ptr<float>(), q.offset.data_ptr<float>(), q.bits};
-}
-
-ConvGeometry geometry_of(const ConvShape& shape) {
-  const auto number = [](std::int64_t n) { return static_cast<int>(n); };
-  ConvGeometry g;
-  g.images = number(shape.input[0]);
-  g.inputs = number(shape.input[1]);
-  g.height = number(shape.input[2]);
-  g.width = number(shape.input[3]);
-  g.outputs = number(shape.weight[0]);
-  g.rows = number(shape.output_height());
-  g.cols = number(shape.output_width());
-  g.kernel_rows = number(shape.weight[2]);
-  g.kernel_cols = number(shape.weight[3]);
-  g.stride_rows = number(shape.stride[0]);
-  g.stride_cols = number(shape.stride[1]);
-  g.pad_rows = number(shape.padding[0]);
-  g.pad_cols = number(shape.padding[1]);
-  return g;
-}
 
 // Whether an error is to be codes of a byte and nothing else.
 bool is_codes(const ErrorFormat& format) {
@@ -92,7 +68,8 @@ at::Tensor FusedConvNorm::convolve(bool with_statistics) const {
   at::Tensor y = empty_output(at::kFloat);
   OutputArguments a = output_arguments(with_statistics);
   a.y = y.data_ptr<float>();
-  conv_output(a, current_cuda_stream());
+  const auto compute = geometry_.depthwise ? depthwise_output : conv_output;
+  compute(a, current_cuda_stream());
   return y;
 }
 
@@ -212,7 +189,10 @@ Activation FusedConvNorm::add_resident(const at::Tensor& residual, DeviceBits re
 }
 
 void FusedConvNorm::keep_for_backward() {
-  if (!call_.keeps || call_.recompute) y_.reset();
+  // A depthwise convolution is cheap beside the memory that a large output of it takes until the way back.
+  constexpr std::size_t kMostKeptBytes = std::size_t{32} << 20;
+  const bool drops = call_.recompute || (geometry_.depthwise && y_.nbytes() > kMostKeptBytes);
+  if (!call_.keeps || drops) y_.reset();
 }
 
 NormGradientSums FusedConvNorm::gradient_sums() {
@@ -301,10 +281,12 @@ at::Tensor FusedConvNorm::weight_gradient(const Quantized& error) {
   if (!is_bytes(error)) return engine_.conv2d_weight_gradient(error, call_.input, call_.shape);
   const at::Tensor dw =
       at::empty(call_.shape.weight, conv_->numbers.options().memory_format(at::MemoryFormat::ChannelsLast));
-  weight_gradients_.add(
-      {geometry_, codes_of(error), codes_of(call_.input), conv_->weight_gradient, dw.data_ptr<float>()},
-      {error.code, error.scale, error.offset, call_.input.code, call_.input.scale, call_.input.offset, dw,
-       conv_->memory.at(1)});
+  const at::Tensor products = at::empty({static_cast<std::int64_t>(weight_gradient_product_bytes(geometry_))},
+                                        conv_->numbers.options().dtype(at::kByte));
+  weight_gradients_.add({geometry_, codes_of(error), codes_of(call_.input), conv_->weight_gradient,
+                         dw.data_ptr<float>(), products.data_ptr<std::uint8_t>()},
+                        {error.code, error.scale, error.offset, call_.input.code, call_.input.scale,
+                         call_.input.offset, dw, products, conv_->memory.at(1)});
   return dw;
 }
 
@@ -330,15 +312,18 @@ at::Tensor FusedConvNorm::input_gradient(const Quantized& error, const OtherGrad
     return add_gradient(engine_.conv2d_input_gradient(error, conv_->weight, call_.shape), other);
   at::Tensor dx =
       at::empty(call_.shape.input, conv_->numbers.options().memory_format(at::MemoryFormat::ChannelsLast));
-  const at::Tensor added = other.value.defined() ? contiguous(other.value) : at::Tensor();
+  // A depthwise convolution's gradient is added to another reader's afterwards, and then it is not yet the one to be summed.
+  const bool adds_later = geometry_.depthwise && other.value.defined();
+  const at::Tensor added = other.value.defined() && !adds_later ? contiguous(other.value) : at::Tensor();
   InputGradientArguments a = gradient_arguments(error, added, other.stride);
   a.dx = dx.data_ptr<float>();
-  if (auto* before = dynamic_cast<FusedConvNorm*>(producer)) {
+  if (auto* before = dynamic_cast<FusedConvNorm*>(producer); before != nullptr && !adds_later) {
     a.sums = before->gradient_sums();
     before->summed_ = dx;
   }
-  conv_input_gradient(a, current_cuda_stream());
-  return dx;
+  const auto compute = geometry_.depthwise ? depthwise_input_gradient : conv_input_gradient;
+  compute(a, current_cuda_stream());
+  return adds_later ? add_gradient(dx, other) : dx;
 }
 
 NormGradients FusedConvNorm::producer_gradient(const Quantized& error, const OtherGradient& other,

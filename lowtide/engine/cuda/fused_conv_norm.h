@@ -54,7 +54,7 @@ class FusedConvNorm final : public ConvNorm {
   ConvNormCall call_;
   std::shared_ptr<const PreparedCudaConv> conv_;
   ConvGeometry geometry_;
-  at::Tensor y_;         // the convolution's output
+  at::Tensor y_;         // the convolution's output, as long as it is kept
   at::Tensor positive_;  // which elements ReLU let pass, a bit each, where a residual was added
   at::Tensor summed_;    // the gradient whose sums were taken while it was computed
 };

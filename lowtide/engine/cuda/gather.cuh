@@ -24,7 +24,7 @@ struct GatherShape {
   PixelDivisor results;
   int kernel_rows = 0, kernel_cols = 0, stride_rows = 1, stride_cols = 1, pad_rows = 0, pad_cols = 0;
   int tiles = 0, chunks = 0;
-  static constexpr int phases = 1;
+  static constexpr int phases = 1, parts = 1;
 };
 
 // Of an output; or transposed, of an input gradient, whose source is the output. In tiles of 64 rows.

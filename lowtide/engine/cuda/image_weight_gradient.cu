@@ -3,10 +3,10 @@
 // tensor cores want to lie together: matrices are transposed as pairs of bytes when they are loaded, and pairs sorted into
 // channels. Sums are integers, which blocks add up in memory. One layer would not fill a GPU, so many are computed at once.
 #include <algorithm>
-#include <iterator>
 
 #include "lowtide/engine/cuda/divisor.cuh"
 #include "lowtide/engine/cuda/launch.h"
+#include "lowtide/engine/cuda/layers.cuh"
 #include "lowtide/engine/cuda/weight_gradient.cuh"
 
 namespace lowtide::cuda {
@@ -101,25 +101,6 @@ struct Stage {
   }
 };
 
-// Sixteen channels of 32 pixels: of channel 2 · (lane / 4) and the next, of the first 16 pixels and the rest. Which of the pixels a
-// lane holds, and in which order, is the same for both operands.
-struct Transposed {
-  unsigned even[2], odd[2];
-
-  __device__ explicit Transposed(const std::uint8_t* unit_of_lane) {
-    unsigned pairs[4];
-    load_matrices_transposed(unit_of_lane, pairs);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      even[i] = __byte_perm(pairs[2 * i], pairs[2 * i + 1], 0x6420);
-      odd[i] = __byte_perm(pairs[2 * i], pairs[2 * i + 1], 0x7531);
-    }
-  }
-  __device__ static unsigned sum_of(const unsigned (&bytes)[2], unsigned sum) {
-    return __dp4a(bytes[0], 0x01010101u, __dp4a(bytes[1], 0x01010101u, sum));
-  }
-};
-
 // Σ of the error over the pixels that a tap leads from, by tap and output.
 template <int kChannels>
 __device__ void add_error_sums(const ConvGeometry& g, const ImageCut& cut, const Stage<kChannels>& stage,
@@ -138,29 +119,19 @@ __device__ void add_error_sums(const ConvGeometry& g, const ImageCut& cut, const
   }
 }
 
-// Layers of one launch, and which blocks are whose.
-template <int kMost>
-struct Layers {
-  int count = 0, first_block[kMost + 1]{};
+constexpr int kSummedLayers = layers_per_launch(sizeof(WeightGradientArguments) + sizeof(ImageCut));
 
-  __device__ int of_block() const {
-    int i = 0;
-    while (i + 1 < count && static_cast<int>(blockIdx.x) >= first_block[i + 1]) ++i;
-    return i;
-  }
+struct SummedLayers : LayerBlocks<kSummedLayers> {
+  WeightGradientArguments layer[kSummedLayers];
+  ImageCut cut[kSummedLayers];
 };
-
-struct SummedLayers : Layers<19> {
-  WeightGradientArguments layer[19];
-  ImageCut cut[19];
-};
-static_assert(sizeof(SummedLayers) <= 4096);  // what a launch can be given
+static_assert(sizeof(SummedLayers) <= kArgumentBytes);
 
 template <int kChannels>
 __global__ void __launch_bounds__(Tile<kChannels>::kThreads)
     sum_weight_gradients_kernel(const __grid_constant__ SummedLayers layers) {
   using Of = Tile<kChannels>;
-  const int layer = layers.of_block(), block = static_cast<int>(blockIdx.x) - layers.first_block[layer];
+  const int layer = layers.layer_of_block(), block = layers.block_of_layer(layer);
   const WeightGradientArguments& a = layers.layer[layer];
   const ImageCut& cut = layers.cut[layer];
   constexpr int kTiles = kChannels / kOutputs * (kChannels / Of::kInputs);
@@ -272,8 +243,7 @@ void launch_sums(const WeightGradientArguments* layers, int count, cudaStream_t 
     if (of.count == 0) return;
     cudaFuncSetAttribute(sum_weight_gradients_kernel<kChannels>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          static_cast<int>(bytes));
-    sum_weight_gradients_kernel<kChannels>
-        <<<static_cast<unsigned>(of.first_block[of.count]), Of::kThreads, bytes, stream>>>(of);
+    sum_weight_gradients_kernel<kChannels><<<of.blocks(), Of::kThreads, bytes, stream>>>(of);
     check_launch("sum_weight_gradients");
     of.count = 0;
   };
@@ -283,9 +253,8 @@ void launch_sums(const WeightGradientArguments* layers, int count, cudaStream_t 
     bytes = std::max(bytes, sum_bytes<kChannels>(cut));
     of.layer[of.count] = layers[i];
     of.cut[of.count] = cut;
-    of.first_block[of.count + 1] =
-        of.first_block[of.count] + kChannels / kOutputs * (kChannels / Of::kInputs) * cut.splits;
-    if (++of.count == static_cast<int>(std::size(of.layer))) launch();
+    of.add(kChannels / kOutputs * (kChannels / Of::kInputs) * cut.splits);
+    if (of.is_full()) launch();
   }
   launch();
 }
@@ -294,17 +263,18 @@ void launch_sums(const WeightGradientArguments* layers, int count, cudaStream_t 
 
 constexpr int kFinishThreads = 256;
 
-struct FinishedLayers : Layers<26> {
-  WeightGradientArguments layer[26];
+constexpr int kFinishedLayers = layers_per_launch(sizeof(WeightGradientArguments));
+
+struct FinishedLayers : LayerBlocks<kFinishedLayers> {
+  WeightGradientArguments layer[kFinishedLayers];
 };
-static_assert(sizeof(FinishedLayers) <= 4096);
+static_assert(sizeof(FinishedLayers) <= kArgumentBytes);
 
 __global__ void finish_weight_gradients_kernel(const __grid_constant__ FinishedLayers layers) {
-  const int at = layers.of_block();
+  const int at = layers.layer_of_block();
   const WeightGradientArguments& a = layers.layer[at];
   const int channels = a.g.inputs;
-  const int i = (static_cast<int>(blockIdx.x) - layers.first_block[at]) * kFinishThreads +
-                static_cast<int>(threadIdx.x);
+  const int i = layers.block_of_layer(at) * kFinishThreads + static_cast<int>(threadIdx.x);
   if (i >= channels * kTaps * channels) return;
   const TileWords words(a.work, 0, words_of(channels));
   const int input = i % channels, tap = i / channels % kTaps, output = i / channels / kTaps;
@@ -322,7 +292,7 @@ bool has_image_weight_gradient(const ConvGeometry& g) {
 }
 
 std::size_t image_weight_gradient_work_bytes(const ConvGeometry& g) {
-  if (!has_limbs(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) return 0;
+  if (g.depthwise || !may_stay(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs)) return 0;
   return sizeof(long long) * static_cast<std::size_t>(words_of(g.inputs).all());
 }
 
@@ -335,10 +305,9 @@ void image_weight_gradients(const WeightGradientArguments* layers, int count, vo
   for (int i = 0; i < count; ++i) {
     of.layer[of.count] = layers[i];
     const int weights = layers[i].g.inputs * kTaps * layers[i].g.outputs;
-    of.first_block[of.count + 1] = of.first_block[of.count] + divide_up(weights, kFinishThreads);
-    if (++of.count < static_cast<int>(std::size(of.layer)) && i + 1 < count) continue;
-    finish_weight_gradients_kernel<<<static_cast<unsigned>(of.first_block[of.count]), kFinishThreads, 0,
-                                     stream>>>(of);
+    of.add(divide_up(weights, kFinishThreads));
+    if (!of.is_full() && i + 1 < count) continue;
+    finish_weight_gradients_kernel<<<of.blocks(), kFinishThreads, 0, stream>>>(of);
     check_launch("finish_weight_gradients");
     of.count = 0;
   }

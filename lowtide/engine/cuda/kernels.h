@@ -14,6 +14,7 @@ struct ConvGeometry {
   int images = 0, height = 0, width = 0, inputs = 0;  // of the input
   int outputs = 0, rows = 0, cols = 0;                // of the output
   int kernel_rows = 0, kernel_cols = 0, stride_rows = 1, stride_cols = 1, pad_rows = 0, pad_cols = 0;
+  bool depthwise = false;  // every output of the input of its number alone (depthwise.h)
 
   LOWTIDE_HOST_DEVICE int taps() const { return kernel_rows * kernel_cols; }
   LOWTIDE_HOST_DEVICE int input_pixels() const { return images * height * width; }
@@ -30,36 +31,38 @@ struct Codes {
 
 // ---- Weights -------------------------------------------------------------------------------------------------------
 
+struct DepthwiseChannel;
+
 // One layer's weight and what a step makes of it. The packed forms hold the operands of the tensor cores in the order in
 // which a warp's lanes read them.
 struct WeightLayer {
-  const float* weight = nullptr;
+  const float* weight = nullptr;  // nothing: code, scale and offset are there already, and are packed
   int outputs = 0, kernel_rows = 0, kernel_cols = 0, inputs = 0;  // inputs of a group
   DeviceBits bits;
   std::uint8_t* code = nullptr;
-  float* scale = nullptr;             // a row each
-  float* offset = nullptr;            // likewise
-  std::uint32_t* forward = nullptr;   // bytes, for the output: packed_forward_bytes()
-  std::uint32_t* backward = nullptr;  // two halves a value, for the input gradient: packed_backward_bytes()
+  float* scale = nullptr;            // a row each
+  float* offset = nullptr;           // likewise
+  std::uint32_t* forward = nullptr;  // bytes, for the output: packed_forward_bytes()
   int* tap_prefix =
       nullptr;  // Σ code over inputs and the taps above and left: (rows + 1) × (cols + 1) × outputs
   float* tap_value = nullptr;  // Σ value over outputs: taps × inputs
-  float* plane_scale =
-      nullptr;  // one number: what the halves of `backward` are to be multiplied by, and the limbs (launch.h)
-  // For the input gradient of images that stay: three signed bytes a value, the greatest first; of 32 along the sum packed as
-  // `forward` is, limb after limb. And the sum of each limb over taps and outputs, limbs × inputs, in zeroed memory. Nothing
-  // where has_limbs() is false.
-  std::uint32_t* limbs = nullptr;
+  // For the input gradient: three signed bytes a value, the greatest first: of 32 along the sum and sixteen columns packed as
+  // `forward` is, limb after limb. Limbs are of a value times 2^21 / 2^e, where 2^e is the greatest power of two that is not above
+  // the layer's largest value.
+  std::uint32_t* limbs = nullptr;  // packed_limb_bytes()
+  float* limb_scale = nullptr;     // one number: 2^e / 2^21
+  // The sum of each limb over taps and outputs, limbs × inputs, in zeroed memory; where images may stay.
   int* limb_sums = nullptr;
+  DepthwiseChannel* depthwise = nullptr;  // by output, in place of the packed forms and their sums
 };
 inline constexpr int kLimbs = 3;
-LOWTIDE_HOST_DEVICE inline bool has_limbs(int outputs, int kernel_rows, int kernel_cols, int inputs) {
+// Whether images of such a convolution may stay (below).
+LOWTIDE_HOST_DEVICE inline bool may_stay(int outputs, int kernel_rows, int kernel_cols, int inputs) {
   return kernel_rows == 3 && kernel_cols == 3 && inputs == outputs &&
          (inputs == 16 || inputs == 32 || inputs == 64);
 }
 
 std::size_t packed_forward_bytes(int outputs, int taps, int inputs);
-std::size_t packed_backward_bytes(int outputs, int taps, int inputs);
 std::size_t packed_limb_bytes(int outputs, int taps, int inputs);
 void encode_weights(const WeightLayer* layers, int count, void* stream);
 
@@ -131,8 +134,10 @@ struct WeightGradientArguments {
   Codes dy, x;
   void* work = nullptr;  // zeroed, weight_gradient_work_bytes()
   float* dw = nullptr;
+  void* products = nullptr;  // weight_gradient_product_bytes(), where there are any
 };
-std::size_t weight_gradient_work_bytes(const ConvGeometry& g);
+std::size_t weight_gradient_work_bytes(const ConvGeometry& weight);
+std::size_t weight_gradient_product_bytes(const ConvGeometry& g);
 void conv_weight_gradient(const WeightGradientArguments& a, void* stream);
 
 // The same of many layers at once, where images are small.

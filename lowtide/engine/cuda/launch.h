@@ -14,8 +14,4 @@ LOWTIDE_HOST_DEVICE inline int forward_columns(int outputs) {
   return outputs <= 16 ? 16 : outputs <= 32 ? 32 : 64;
 }
 
-// A weight's limbs (WeightLayer::limbs) are of its value times 2^21 / 2^e, where 2^e is the greatest power of two that is not
-// above the layer's largest value; its halves are of 2^13 / 2^e.
-inline constexpr float kLimbsOverHalves = 256;
-
 }  // namespace lowtide::cuda

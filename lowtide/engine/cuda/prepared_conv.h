@@ -7,6 +7,8 @@
 
 namespace lowtide::cuda {
 
+inline constexpr std::int64_t kMostTaps = 49;  // 7 × 7
+
 // Whether there are kernels for such a convolution.
 bool has_kernels(const ConvWeight& conv);
 
@@ -62,5 +64,8 @@ struct PreparedCudaConv final : PreparedConv {
 };
 
 std::vector<std::shared_ptr<const PreparedConv>> prepare(const std::vector<ConvWeight>& weights, bool keeps);
+
+// Of a weight that was encoded already, for a convolution that stands alone.
+std::shared_ptr<const PreparedCudaConv> pack(const Quantized& weight, bool keeps);
 
 }  // namespace lowtide::cuda

@@ -17,9 +17,7 @@ inline constexpr int kRowWarps = 4;
 
 // Blocks that should fit onto a multiprocessor, by what a lane holds in registers.
 template <int kNTiles, int kColWarps>
-inline constexpr int kResidentBlocks = kColWarps == 2 ? 2
-                                       : kNTiles == 4 ? 3
-                                                      : 4;
+inline constexpr int kResidentBlocks = kColWarps == 2 || kNTiles == 8 ? 2 : 3;
 
 // Columns 4 q .. 4 q + 3 of sixteen belong to the lanes with lane % 4 = q, so that a lane's numbers of a row are neighbours in
 // memory. The tensor cores give it columns 2 q and 2 q + 1 of each tile of eight; so weights are packed in this order.
@@ -87,19 +85,24 @@ struct EdgeKinds {
   }
 };
 
-// A block's chunks of pixels and of packed weights in shared memory. kUnits of 16 along the sum are a step of the product, whose
-// weights are kStepBytes. Weights that are the same for every tile stay.
-template <typename Rows, int kThreads, int kStages, int kUnits, int kStepBytes>
+// A block's chunks of pixels and of packed weights in shared memory. Two units of 16 along the sum are a step of the product, whose
+// weights are kStepBytes. kInParts: the weights of a chunk come in parts of as many steps. Those that are the same for every tile
+// stay.
+template <typename Rows, int kThreads, int kStages, int kStepBytes, bool kInParts>
 class ProductStages {
  public:
   using Shape = typename Rows::Shape;
 
+  __host__ __device__ static int parts(const Shape& shape) { return kInParts ? shape.parts : 1; }
   __host__ __device__ static bool weights_stay(const Shape& shape) {
-    return shape.chunks == 1 && shape.phases == 1;
+    return shape.chunks == 1 && shape.phases == 1 && parts(shape) == 1;
   }
-  static int weight_bytes(int units) { return divide_up(units, kUnits) * kStepBytes; }
+  // Of the most units that a chunk has.
+  static int weight_bytes(const Shape& shape, int units) {
+    return divide_up(units, 2 * parts(shape)) * kStepBytes;
+  }
   static std::size_t bytes(const Shape& shape, int units) {
-    return static_cast<std::size_t>((weights_stay(shape) ? 1 : kStages) * weight_bytes(units) +
+    return static_cast<std::size_t>((weights_stay(shape) ? 1 : kStages) * weight_bytes(shape, units) +
                                     kStages * Rows::stage_bytes(shape));
   }
 
@@ -115,37 +118,47 @@ class ProductStages {
         packed_(static_cast<const std::uint8_t*>(packed) + blockIdx.y * kStepBytes),
         row_bytes_(row_bytes) {}
 
-  // Items are the chunks of the block's tiles.
+  // Items are the parts of the chunks of the block's tiles.
+  __device__ int tile_items() const { return shape_.chunks * parts(shape_); }
   __device__ int items() const {
     const int blocks = static_cast<int>(gridDim.x);
-    return (shape_.tiles - static_cast<int>(blockIdx.x) + blocks - 1) / blocks * shape_.chunks;
+    return (shape_.tiles - static_cast<int>(blockIdx.x) + blocks - 1) / blocks * tile_items();
   }
   __device__ int tile(int item) const {
-    return static_cast<int>(blockIdx.x) + item / shape_.chunks * static_cast<int>(gridDim.x);
+    return static_cast<int>(blockIdx.x) + item / tile_items() * static_cast<int>(gridDim.x);
   }
-  __device__ int chunk(int item) const { return item % shape_.chunks; }
-  __device__ bool ends_tile(int item) const { return chunk(item) + 1 == shape_.chunks; }
+  __device__ int chunk(int item) const { return item / parts(shape_) % shape_.chunks; }
+  __device__ bool ends_tile(int item) const { return (item + 1) % tile_items() == 0; }
 
-  __device__ void load(Rows& rows, int item, int stage, unsigned fill) const {
-    rows.load(tile(item), chunk(item), fill, pixels_ + stage * pixel_bytes_);
+  // Of the item's part: its steps, and the number of the first one in its chunk.
+  __device__ int steps(const typename Rows::Chunk& of) const {
+    return divide_up(of.units(), 2 * parts(shape_));
+  }
+  __device__ int first_step(int item, int steps) const { return item % parts(shape_) * steps; }
+
+  __device__ void load(Rows& rows, int item, unsigned fill) const {
+    if (item % parts(shape_) == 0)
+      rows.load(tile(item), chunk(item), fill, pixels_ + pixel_stage(item) * pixel_bytes_);
     if (stay_ && item > 0) return;
     const typename Rows::Chunk of(rows, tile(item), chunk(item));
-    std::uint8_t* to = weights_ + (stay_ ? 0 : stage) * weight_bytes_;
-    constexpr int kCopies = kStepBytes / 16, kTogether = kThreads / kCopies;
-    static_assert(kThreads % kCopies == 0);
-    const int thread = static_cast<int>(threadIdx.x), at = thread % kCopies * 16,
-              steps = divide_up(of.units(), kUnits);
+    const int count = steps(of), first = first_step(item, count);
+    std::uint8_t* to = weights_ + weight_stage(item) * weight_bytes_;
+    constexpr int kCopies = kStepBytes / 16;
 #pragma unroll 3
-    for (int i = thread / kCopies; i < steps; i += kTogether)
-      copy_async<16>(to + i * kStepBytes + at,
-                     packed_ + static_cast<long long>(of.weight_unit(kUnits * i) / kUnits) * row_bytes_ + at);
+    for (int i = static_cast<int>(threadIdx.x); i < count * kCopies; i += kThreads) {
+      const long long row = of.weight_unit(2 * (first + i / kCopies)) / 2;
+      copy_async<16>(to + i * 16, packed_ + row * row_bytes_ + i % kCopies * 16);
+    }
   }
-  __device__ const std::uint8_t* pixels(int stage) const { return pixels_ + stage * pixel_bytes_; }
-  __device__ const std::uint8_t* weights(int stage) const {
-    return weights_ + (stay_ ? 0 : stage) * weight_bytes_;
+  __device__ const std::uint8_t* pixels(int item) const { return pixels_ + pixel_stage(item) * pixel_bytes_; }
+  __device__ const std::uint8_t* weights(int item) const {
+    return weights_ + weight_stage(item) * weight_bytes_;
   }
 
  private:
+  __device__ int pixel_stage(int item) const { return item / parts(shape_) % kStages; }
+  __device__ int weight_stage(int item) const { return stay_ ? 0 : item % kStages; }
+
   const Shape& shape_;
   std::uint8_t* weights_;
   int weight_bytes_;
@@ -156,13 +169,13 @@ class ProductStages {
   int row_bytes_;
 };
 
-// Calls load(item, stage) and compute(item, stage) for every item; kStages - 1 items are on their way while one is computed, and
-// while prepare() does what must be done before the first.
+// Calls load(item) and compute(item) for every item; kStages - 1 items are on their way while one is computed, and while prepare()
+// does what must be done before the first.
 template <int kStages, typename Load, typename Prepare, typename Compute>
 __device__ inline void for_each_item(int items, const Load& load, const Prepare& prepare,
                                      const Compute& compute) {
   for (int i = 0; i < kStages - 1; ++i) {
-    if (i < items) load(i, i % kStages);
+    if (i < items) load(i);
     commit_copies();
   }
   prepare();
@@ -170,9 +183,9 @@ __device__ inline void for_each_item(int items, const Load& load, const Prepare&
     wait_for_copies<kStages - 2>();
     __syncthreads();
     const int next = item + kStages - 1;
-    if (next < items) load(next, next % kStages);
+    if (next < items) load(next);
     commit_copies();
-    compute(item, item % kStages);
+    compute(item);
   }
   wait_for_copies<0>();
   __syncthreads();
@@ -201,25 +214,27 @@ struct ProductCut {
   ProductCut(int of_m_tiles, int of_columns) : m_tiles(of_m_tiles), columns(of_columns) {}
 };
 
-// Blocks for so many tiles of rows: each takes as many as brings the grid to kMostBlocks. What a lane sums in floats grows with
-// them, so there are at most kMostTiles.
-inline int row_blocks(int row_tiles, int column_blocks) {
-  constexpr int kMostBlocks = 528, kMostTiles = 16;
-  const int each = divide_up(row_tiles * column_blocks, kMostBlocks);
+// Blocks for so many tiles of rows: each takes as many as brings the grid to what an H200 holds at a time. What a lane sums in
+// floats grows with them, so there are at most kMostTiles.
+inline int row_blocks(int row_tiles, int column_blocks, int resident_blocks) {
+  constexpr int kMultiprocessors = 132, kMostTiles = 32;
+  const int each = divide_up(row_tiles * column_blocks, kMultiprocessors * resident_blocks);
   return divide_up(row_tiles, each < kMostTiles ? each : kMostTiles);
 }
 
-// Calls launch(n_tiles, col_warps) with a block's columns as constants: a warp has at most 32.
-template <typename Launch>
+// Calls launch(n_tiles, col_warps) with a block's columns as constants: a warp has at most kWarpColumns.
+template <int kWarpColumns, typename Launch>
 void with_columns(const ProductCut& cut, const Launch& launch) {
-  if (cut.columns == 64) return launch(std::integral_constant<int, 4>(), std::integral_constant<int, 2>());
+  if (cut.columns == 64)
+    return launch(std::integral_constant<int, kWarpColumns / 8>(),
+                  std::integral_constant<int, 64 / kWarpColumns>());
   if (cut.columns == 32) return launch(std::integral_constant<int, 4>(), std::integral_constant<int, 1>());
   return launch(std::integral_constant<int, 2>(), std::integral_constant<int, 1>());
 }
 // Likewise launch(m_tiles, n_tiles, col_warps).
-template <typename Launch>
+template <int kWarpColumns, typename Launch>
 void with_cut(const ProductCut& cut, const Launch& launch) {
-  with_columns(cut, [&](auto n_tiles, auto col_warps) {
+  with_columns<kWarpColumns>(cut, [&](auto n_tiles, auto col_warps) {
     if (cut.m_tiles == 2) return launch(std::integral_constant<int, 2>(), n_tiles, col_warps);
     return launch(std::integral_constant<int, 1>(), n_tiles, col_warps);
   });

@@ -50,6 +50,14 @@ __device__ void fill_kinds(BackwardMemory<kChannels>& memory) {
   }
 }
 
+// A limb's weights of a step for the warp's channels.
+template <int kChannels>
+__device__ uint2 limbs_at(const std::uint8_t* limbs, const ResidentLane<kChannels>& at, int step, int limb,
+                          int n) {
+  const int of_warp = (step * (kChannels / 16) + at.col_warp) * kLimbs + limb;
+  return reinterpret_cast<const uint2*>(limbs)[(of_warp * 2 + n) * kWarp + at.lane];
+}
+
 // Σ (qe - ze) w, up to the scale of the limbs. Limbs come in parts, the next on its way while one is multiplied.
 template <int kChannels>
 struct LimbProduct {
@@ -91,7 +99,7 @@ struct LimbProduct {
           for (int d = 0; d < kLimbs; ++d) {
 #pragma unroll
             for (int n = 0; n < 2; ++n) {
-              const uint2 weights = weights_at(limbs, at, step * kLimbs + d, n);
+              const uint2 weights = limbs_at(limbs, at, step, d, n);
 #pragma unroll
               for (int m = 0; m < kTiles; ++m)
                 multiply_signed(product[d][m][n], pixels[m], weights.x, weights.y);
@@ -234,8 +242,7 @@ struct BackwardBlock {
     Product::multiply(s, at, image, limbs, memory, g);
     wait_for_copies<0>();
     __syncthreads();
-    const float scale = error.scale * (*of.w.plane_scale / kLimbsOverHalves),
-                residual = static_cast<float>(error.residual);
+    const float scale = error.scale * *of.w.limb_scale, residual = static_cast<float>(error.residual);
     float lane_sums[4][2]{};
 #pragma unroll
     for (int i = 0; i < Of::kRows; ++i) {

@@ -281,7 +281,7 @@ bool stays_resident(const ConvGeometry& g, bool waits) {
   cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   const long long pixels = static_cast<long long>(g.height) * g.width;
-  return has_limbs(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs) && g.stride_rows == 1 &&
+  return !g.depthwise && may_stay(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs) && g.stride_rows == 1 &&
          g.stride_cols == 1 && g.pad_rows == 1 && g.pad_cols == 1 && g.height >= 3 && g.width >= 3 &&
          pixels % 16 == 0 && pixels <= most_resident_pixels(g.inputs) && g.images > 0 &&
          g.images * pixels * g.inputs <= INT_MAX &&  // elements are numbered by an int

@@ -135,6 +135,9 @@ struct Reach {
 
 namespace {
 
+// 32 along the sum are of one tap, or sixteen and sixteen of two.
+bool has_whole_steps(int channels) { return channels == 16 || channels % 32 == 0; }
+
 PixelTiles window_tiles(const ConvGeometry& g, const std::uint8_t* x, int block_rows, int most_planes) {
   PixelTiles t;
   set_source(t, x, g.images, g.height, g.width, g.inputs);
@@ -152,9 +155,6 @@ PixelTiles window_tiles(const ConvGeometry& g, const std::uint8_t* x, int block_
   return t;
 }
 
-// 32 along the sum are of one tap, or sixteen and sixteen of two.
-bool has_whole_steps(int channels) { return channels == 16 || channels % 32 == 0; }
-
 }  // namespace
 
 PixelTiles output_tiles(const ConvGeometry& g, const std::uint8_t* x, int m_tiles) {
@@ -166,10 +166,24 @@ PixelTiles output_tiles(const ConvGeometry& g, const std::uint8_t* x, int m_tile
   return window_tiles(g, x, block_rows, g.inputs <= kFewChannels ? 4 : 2);
 }
 
+PixelTiles weight_gradient_tiles(const ConvGeometry& g, const std::uint8_t* x, int planes) {
+  const int block_rows = g.taps() == 1 ? 128 : 256;
+  if (!can_cut(g, g.inputs)) return {};
+  PixelTiles t = is_pixelwise(g) ? pixelwise(x, g.input_pixels(), g.inputs, block_rows)
+                                 : window_tiles(g, x, block_rows, 1);
+  // Planes beyond the last channel are there too, as zeros.
+  t.planes = planes;
+  t.log_planes = 0;
+  while (1 << t.log_planes < planes) ++t.log_planes;
+  return t;
+}
+
 PixelTiles input_gradient_tiles(const ConvGeometry& g, const std::uint8_t* dy, int m_tiles) {
   const int block_rows = 64 * m_tiles, stride = g.stride_rows;
   if (!can_cut(g, g.outputs)) return {};
   if (is_pixelwise(g)) return pixelwise(dy, g.output_pixels(), g.outputs, block_rows);
+  // Taps of a phase are no neighbours along the sum.
+  if (g.taps() > 1 && (!has_whole_steps(g.outputs) || (stride > 1 && g.outputs == 16))) return {};
   const Reach row_reach(g.kernel_rows, stride, g.pad_rows), col_reach(g.kernel_cols, stride, g.pad_cols);
   PixelTiles t;
   set_source(t, dy, g.images, g.rows, g.cols, g.outputs);
@@ -180,11 +194,10 @@ PixelTiles input_gradient_tiles(const ConvGeometry& g, const std::uint8_t* dy, i
   t.result_step = stride;
   t.first_row = row_reach.least;
   t.first_col = col_reach.least;
-  // Weights take 64 bytes a unit and column. Where blocks stay for many tiles, room for more of them is worth more.
-  constexpr int kFewPixels = 65'536;
-  const bool one_chunk = g.outputs <= kFewChannels && g.input_pixels() <= kFewPixels;
-  set_planes(t, g.taps() == 1 ? kPlanesOfOneTap : one_chunk ? 4 : 1);
+  // Weights take 96 bytes a step and column: they come tap row by tap row, so that two blocks have room.
   t.phases = stride * stride;
+  set_planes(t, g.taps() == 1 ? kPlanesOfOneTap : t.phases == 1 && g.outputs % 64 == 0 ? 4 : 2);
+  if (g.taps() == 9 && t.phases == 1 && t.planes > 1) t.parts = 3;
   if (!cut_positions(t, block_rows)) return {};
   set_halo(t, row_reach.extent(), col_reach.extent());
   for (int i = 0; i < t.phases; ++i) {

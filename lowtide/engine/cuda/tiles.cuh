@@ -37,6 +37,7 @@ struct PixelTiles {
   int first_row = 0, first_col = 0;    // of the source, for position 0
   int planes = 1, log_planes = 0;      // of 16 channels, in a chunk: a power of 2
   int chunks = 1, all_planes = 1;
+  int parts = 1;  // in which the weights of a chunk come
   int phases = 1;
   int next_rows = 0, next_cols = 0;  // from a pixel that a thread copies to its next
   Divisor by_image, by_col, by_halo, by_pitch, by_group, by_col_tiles, by_phase;
@@ -56,6 +57,8 @@ struct PixelTiles {
 // empty.
 PixelTiles output_tiles(const ConvGeometry& g, const std::uint8_t* x, int m_tiles);
 PixelTiles input_gradient_tiles(const ConvGeometry& g, const std::uint8_t* dy, int m_tiles);
+// Those of a weight gradient, of `planes` of the input each: tiles of 256 positions at most, with one tap of 128.
+PixelTiles weight_gradient_tiles(const ConvGeometry& g, const std::uint8_t* x, int planes);
 
 // A tile by its number.
 struct TileAt {
@@ -105,8 +108,7 @@ class TileRows {
     return t.planes * t.tile_images * t.halo() * kUnitBytes;
   }
 
-  __device__ explicit TileRows(const PixelTiles& shape)
-      : t_(shape), first_(shape, static_cast<int>(threadIdx.x) >> shape.log_planes) {
+  __device__ explicit TileRows(const PixelTiles& shape) : t_(shape) {
     const int thread = static_cast<int>(threadIdx.x), last = t_.positions() - 1;
 #pragma unroll
     for (int m = 0; m < kMTiles; ++m)
@@ -124,7 +126,7 @@ class TileRows {
     const int plane = thread & (planes - 1), channel = (chunk * planes + plane) * kUnitBytes;
     const int first_row = at.row * t_.source_step + t_.first_row,
               first_col = at.col * t_.source_step + t_.first_col;
-    HaloPixel pixel = first_;
+    HaloPixel pixel(t_, first);
     std::uint8_t* to = stage + (plane * pixels + first) * kUnitBytes;
     for (int number = first; number < pixels; number += together) {
       const int image = at.first_image + pixel.image, row = first_row + pixel.row * t_.load_step,
@@ -244,7 +246,6 @@ class TileRows {
   }
 
   const PixelTiles& t_;
-  const HaloPixel first_;
   int place_[kMTiles];
   int position_[2 * kMTiles];
 };

@@ -9,6 +9,13 @@ namespace lowtide::cuda {
 // Of the sums that are taken of whole images (image_weight_gradient.cu); 0 where there is no such kernel.
 std::size_t image_weight_gradient_work_bytes(const ConvGeometry& weight);
 
+// Weights of many channels, and their gradients (wide_weight_gradient.cu). No bytes of products where the convolution cannot be cut
+// into tiles.
+bool is_wide(const ConvGeometry& weight);
+std::size_t wide_weight_gradient_work_bytes(const ConvGeometry& weight);
+std::size_t wide_weight_gradient_product_bytes(const ConvGeometry& g);
+void wide_weight_gradient(const WeightGradientArguments& a, cudaStream_t stream);
+
 // How many pixels of the output a tap leads to from the input.
 __device__ inline long long pixels_of_tap(const ConvGeometry& g, int tap) {
   const auto count = [](int tap, int pad, int stride, int size, int results) {
@@ -19,6 +26,25 @@ __device__ inline long long pixels_of_tap(const ConvGeometry& g, int tap) {
          count(tap / g.kernel_cols, g.pad_rows, g.stride_rows, g.height, g.rows) *
          count(tap % g.kernel_cols, g.pad_cols, g.stride_cols, g.width, g.cols);
 }
+
+// Sixteen channels of 32 pixels: of channel 2 · (lane / 4) and the next, of the first 16 pixels and the rest. Which of the pixels a
+// lane holds, and in which order, is the same for both operands.
+struct Transposed {
+  unsigned even[2], odd[2];
+
+  __device__ explicit Transposed(const std::uint8_t* unit_of_lane) {
+    unsigned pairs[4];
+    load_matrices_transposed(unit_of_lane, pairs);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      even[i] = __byte_perm(pairs[2 * i], pairs[2 * i + 1], 0x6420);
+      odd[i] = __byte_perm(pairs[2 * i], pairs[2 * i + 1], 0x7531);
+    }
+  }
+  __device__ static unsigned sum_of(const unsigned (&bytes)[2], unsigned sum) {
+    return __dp4a(bytes[0], 0x01010101u, __dp4a(bytes[1], 0x01010101u, sum));
+  }
+};
 
 // How many words a tile of the gradient has: sums of products, of the input's codes, of the error's.
 struct TileCounts {

@@ -3,12 +3,14 @@
 #include <utility>
 
 #include "lowtide/base/cuda_stream.h"
+#include "lowtide/engine/cuda/depthwise.h"
 
 namespace lowtide::cuda {
 
 void WeightGradients::add(const WeightGradientArguments& arguments, std::vector<at::Tensor> reads) {
   if (!has_image_weight_gradient(arguments.g)) {
-    aside_.run([&](void* stream) { conv_weight_gradient(arguments, stream); }, std::move(reads));
+    const auto compute = arguments.g.depthwise ? depthwise_weight_gradient : conv_weight_gradient;
+    aside_.run([&](void* stream) { compute(arguments, stream); }, std::move(reads));
     return;
   }
   // Codes are held until the end. A layer's floats, four times as large, are freed on the way, unless they are recomputed.

@@ -8,11 +8,9 @@
 namespace lowtide::integer {
 namespace {
 
-bool is_bytes(int bits) { return !is_float_bits(bits) && bits <= kByteBits; }
-
 // Whether a convolution's output had better be computed again for the backward pass than kept.
 bool is_cheap(const ConvNormCall& call) {
-  if (!is_bytes(call.input.bits)) return false;
+  if (!fits_bytes(call.input.bits)) return false;
   const auto& weight = call.shape.weight;
   const std::int64_t quads = (weight[1] + kQuad - 1) / kQuad * weight[2] * weight[3];
   return call.shape.groups == 1 && quads <= kRecomputedQuads;
@@ -34,8 +32,9 @@ FusedConvNorm::FusedConvNorm(const IntegerEngine& engine, ConvNormCall call)
 Range FusedConvNorm::range() { return norm_.map.range(statistics_); }
 
 Quantized FusedConvNorm::encode(const Range& range, DeviceBits bits) {
-  Quantized codes = is_bytes(bits) ? cpu::encode_mapped(y_, norm_.map, range, bits)
-                                   : lowtide::encode(cpu::map_and_add(y_, norm_.map, {}).value, range, bits);
+  Quantized codes = fits_bytes(bits)
+                        ? cpu::encode_mapped(y_, norm_.map, range, bits)
+                        : lowtide::encode(cpu::map_and_add(y_, norm_.map, {}).value, range, bits);
   keep_for_backward();
   return codes;
 }
