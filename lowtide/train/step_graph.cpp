@@ -138,7 +138,8 @@ bool StepGraph::is_possible(const Execution& execution, const torch::Device& dev
 void StepGraph::run(double rate, const std::function<void()>& work, std::int64_t shape) {
   if (!state_) return work();
   State::Captured& captured = state_->graphs[{shape, state_->write_parameters(rate)}];
-  if (state_->execution.listener || captured.steps++ < kWarmUpSteps) return work();
+  const bool is_watched = state_->execution.listener || state_->execution.engine_of;
+  if (is_watched || captured.steps++ < kWarmUpSteps) return work();
   if (!captured.graph && state_->captures == kMostGraphs) return work();
   if (!captured.graph) state_->capture(captured, work);
   state_->kernels = captured.kernels;
