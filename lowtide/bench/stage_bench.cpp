@@ -31,7 +31,9 @@ class Chain {
     torch::manual_seed(1);
     const torch::Tensor x = contiguous(torch::relu(torch::randn(shape.input))).to(device);
     input_ = encode(x, range_of(x), bits.forward);
-    weight_ = contiguous(torch::randn(shape.weight)).to(device);
+    for (int i = 0; i < stages_; ++i)
+      weights_.push_back(
+          {contiguous(torch::randn(shape.weight)).to(device), bits.forward, shape.groups, shape.stride[0]});
     gradient_ = contiguous(torch::randn({shape.input[0], shape.weight[0], shape.output_height(),
                                          shape.output_width()}))
                     .to(device);
@@ -49,12 +51,9 @@ class Chain {
 
   void forward(const Engine& engine) {
     passes_.clear();
-    const auto weights = engine.prepare_convs(
-        std::vector<ConvWeight>(static_cast<std::size_t>(stages_),
-                                {weight_, bits_.forward, shape_.groups, shape_.stride[0]}),
-        /*keeps=*/true);
+    const auto prepared = engine.prepare_convs(weights_, /*keeps=*/true);
     Quantized input = input_;
-    for (const auto& weight : weights) {
+    for (const auto& weight : prepared) {
       ConvNormCall call;
       call.input = input;
       call.conv = weight;
@@ -94,7 +93,8 @@ class Chain {
   Bits bits_;
   int stages_;
   Quantized input_, output_;
-  torch::Tensor weight_, gradient_, input_gradient_;
+  std::vector<ConvWeight> weights_;
+  torch::Tensor gradient_, input_gradient_;
   NormParameters norm_;
   std::vector<std::unique_ptr<ConvNorm>> passes_;
   std::vector<torch::Tensor> weight_gradients_;
