@@ -949,6 +949,11 @@ void check_depthwise() {
       compare("1072 5x5", depthwise_geometry(2, 5, 5, 1072, 1, 1));
       compare("1152 56x3", depthwise_geometry(1, 56, 3, 1152, 1, 1));
       compare("2048 6x80/2", depthwise_geometry(1, 6, 80, 2048, 2, 1));
+      // More tiles than blocks.
+      compare("16 3x3 many", depthwise_geometry(4400, 3, 3, 16, 1, 1));
+      compare("16 3x3/2 many", depthwise_geometry(4400, 3, 3, 16, 2, 1));
+      compare("2048 5x5 many", depthwise_geometry(40, 5, 5, 2048, 1, 1));
+      compare("2048 5x5/2 many", depthwise_geometry(40, 5, 5, 2048, 2, 1));
       compare("96 112x112", depthwise_geometry(1, 112, 112, 96, 1, 1));
       compare("96 112x112/2", depthwise_geometry(1, 112, 112, 96, 2, 1));
       for (const auto& [what, pattern] :
