@@ -4,22 +4,16 @@
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <chrono>
 
+#include "lowtide/base/scratch.h"
 #include "lowtide/base/torch.h"
+#include "lowtide/bench/timing.h"
 #include "lowtide/engine/integer.h"
-#include "lowtide/engine/integer/scratch.h"
 #include "lowtide/models/image_model.h"
 #include "lowtide/nn/quant_layer.h"
 
 namespace lowtide {
 namespace {
-
-double milliseconds_of(const std::function<void()>& work) {
-  const auto before = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before).count();
-}
 
 double fastest(int repeat, const std::function<void()>& work) {
   work();
@@ -100,9 +94,9 @@ double measure_peak() {
   constexpr int kTries = 100;  // some ms each: a few of them may all fall into a slow moment of the machine
   const double milliseconds = fastest(kTries, [&] {
     at::parallel_for(0, threads, 1, [&](std::int64_t begin, std::int64_t end) {
-      integer::Scratch<std::int8_t> input;
-      integer::Scratch<std::uint8_t> weight;
-      integer::Scratch<std::int32_t> sum;
+      Scratch<std::int8_t> input;
+      Scratch<std::uint8_t> weight;
+      Scratch<std::int32_t> sum;
       constexpr std::int64_t kWeightBytes = kQuads * kVectors * integer::kVectorBytes;
       std::fill_n(input.at_least(kQuads * kPixels * 4), kQuads * kPixels * 4, std::int8_t{3});
       std::fill_n(weight.at_least(kWeightBytes), kWeightBytes, std::uint8_t{5});

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "lowtide/base/error.h"
+#include "lowtide/bench/timing.h"
 #include "lowtide/tasks/image_setup.h"
 #include "lowtide/tasks/setup.h"
 #include "lowtide/train/optimizer.h"
@@ -15,8 +16,6 @@
 
 namespace lowtide {
 namespace {
-
-constexpr int kWarmUpSteps = 3;
 
 // An image model on one batch, in shards.
 class ShardedCandidate {
@@ -71,12 +70,6 @@ class ShardedCandidate {
   std::unique_ptr<ShardedStep> sharded_;
   torch::Tensor never_ = torch::zeros({}, torch::kBool);  // halted
 };
-
-double milliseconds_of(const std::function<void()>& work) {
-  const auto before = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before).count();
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());

@@ -4,12 +4,12 @@
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/tensor_memory.h"
 #include "lowtide/base/torch.h"
-#include "lowtide/bench/memory_meter.h"
+#include "lowtide/bench/timing.h"
 #include "lowtide/tasks/image_setup.h"
 #include "lowtide/tasks/setup.h"
 #include "lowtide/tasks/task.h"
@@ -21,8 +21,6 @@
 
 namespace lowtide {
 namespace {
-
-constexpr int kWarmUpSteps = 3;
 
 // A network with its optimiser, ready to take steps.
 class Candidate {
@@ -159,18 +157,12 @@ Recipe recipe_for(const StepBenchOptions& options, const std::string& engine) {
   return recipe;
 }
 
-double milliseconds_of(Candidate& candidate) {
-  const auto before = std::chrono::steady_clock::now();
-  candidate.step();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before).count();
-}
-
 std::int64_t peak_bytes_on_cpu(Candidate& candidate) {
   candidate.forget_gradients();
-  const std::int64_t before = MemoryMeter::current();
-  MemoryMeter::restart_peak();
+  const std::int64_t before = TensorMemory::current();
+  TensorMemory::restart_peak();
   candidate.step();
-  return MemoryMeter::peak() - before;
+  return TensorMemory::peak() - before;
 }
 
 std::int64_t peak_bytes_on_cuda([[maybe_unused]] Candidate& candidate) {
@@ -214,7 +206,8 @@ std::vector<StepTiming> bench_step(const StepBenchOptions& options) {
   }
   std::vector<std::vector<double>> samples(candidates.size());
   for (int round = 0; round < options.repeat; ++round) {
-    for (std::size_t i = 0; i < candidates.size(); ++i) samples[i].push_back(milliseconds_of(*candidates[i]));
+    for (std::size_t i = 0; i < candidates.size(); ++i)
+      samples[i].push_back(milliseconds_of([&] { candidates[i]->step(); }));
   }
   for (std::size_t i = 0; i < samples.size(); ++i) {
     std::sort(samples[i].begin(), samples[i].end());

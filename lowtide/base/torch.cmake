@@ -1,0 +1,2 @@
+# The part of this room that knows tensors; read after libtorch has been found.
+target_sources(lowtide_torch PRIVATE ${CMAKE_CURRENT_LIST_DIR}/tensor_memory.cpp)
