@@ -76,9 +76,6 @@ struct Network : torch::nn::Module {
 };
 
 TEST_P(TrunkAllocation, NothingAfterTheSecondStep) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "the sanitizer has an allocator of its own";
-#endif
   TensorMemory::install();
   const auto& [given, threads] = GetParam();
   at::set_num_threads(threads);
