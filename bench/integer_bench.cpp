@@ -3,10 +3,10 @@
 #include <benchmark/benchmark.h>
 #include <torch/utils.h>
 
+#include "lowtide/base/scratch.h"
 #include "lowtide/base/torch.h"
 #include "lowtide/engine/cpu/norm_kernels.h"
 #include "lowtide/engine/integer.h"
-#include "lowtide/engine/integer/scratch.h"
 
 namespace lowtide {
 namespace {
@@ -33,9 +33,9 @@ void count_products(benchmark::State& state, double products) {
 void tile(benchmark::State& state, integer::InstructionSet set) {
   constexpr std::int64_t kQuads = 64, kPixels = 16;
   constexpr int kVectors = 2;
-  integer::Scratch<std::int8_t> input;
-  integer::Scratch<std::uint8_t> weight;
-  integer::Scratch<std::int32_t> sum;
+  Scratch<std::int8_t> input;
+  Scratch<std::uint8_t> weight;
+  Scratch<std::int32_t> sum;
   std::fill_n(input.at_least(kQuads * kPixels * 4), kQuads * kPixels * 4, std::int8_t{3});
   std::fill_n(weight.at_least(kQuads * kVectors * 64), kQuads * kVectors * 64, std::uint8_t{5});
   const std::int32_t here = 0;
@@ -127,8 +127,8 @@ BENCHMARK(normalise_backward)->Name("norm/backward")->Unit(benchmark::kMilliseco
 void pair_tile(benchmark::State& state, integer::InstructionSet set) {
   constexpr std::int64_t kPairs = 32, kRows = 12;
   constexpr int kVectors = 4;
-  integer::Scratch<std::int16_t> input, weight;
-  integer::Scratch<std::int32_t> sum;
+  Scratch<std::int16_t> input, weight;
+  Scratch<std::int32_t> sum;
   constexpr std::int64_t kInputs = kPairs * kRows * integer::kPair;
   constexpr std::int64_t kWeights = kPairs * kVectors * integer::kPairVector;
   std::fill_n(input.at_least(kInputs), kInputs, std::int16_t{300});
@@ -153,7 +153,7 @@ void transform(benchmark::State& state, integer::InstructionSet set) {
   const std::vector<std::uint8_t> codes(integer::kPoints * 64, 7);
   const std::uint8_t* pixels[integer::kPoints];
   for (std::size_t i = 0; i < integer::kPoints; ++i) pixels[i] = codes.data() + i * 64;
-  integer::Scratch<std::int16_t> points;
+  Scratch<std::int16_t> points;
   const std::int64_t step = integer::point_step(integer::kPairVector);
   points.reserve(integer::kPoints * step);
   for (auto _ : state) {
@@ -165,7 +165,7 @@ void transform(benchmark::State& state, integer::InstructionSet set) {
 
 void restore(benchmark::State& state, integer::InstructionSet set) {
   const integer::WinogradKernels& kernels = integer::tile_kernels(set).winograd;
-  integer::Scratch<std::int32_t> sums, outputs;
+  Scratch<std::int32_t> sums, outputs;
   const std::int64_t step = integer::sum_step(integer::kLanes);
   std::fill_n(sums.at_least(integer::kPoints * step), integer::kPoints * step, 576);
   outputs.reserve(integer::kTile * integer::kTile * integer::kLanes);

@@ -10,7 +10,6 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/suggest.h"
 #include "lowtide/bench/layer_bench.h"
-#include "lowtide/bench/memory_meter.h"
 #include "lowtide/bench/ranks_bench.h"
 #include "lowtide/bench/stage_bench.h"
 #include "lowtide/bench/step_bench.h"
@@ -329,7 +328,6 @@ int bench_command(int argc, char** argv) {
     return 0;
   }
   if (!recipe.empty()) options.recipe = read_recipe(recipe, changes);
-  MemoryMeter::install();
   const StepBench bench = bench_step(options);
   if (json) {
     fmt::print("{}\n", to_json(options, bench).dump());

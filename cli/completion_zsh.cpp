@@ -7,7 +7,7 @@
 namespace lowtide {
 namespace {
 
-constexpr const char* kBegin = R"(#compdef lowtide
+constexpr const char* kZshBegin = R"(#compdef lowtide
 # zsh completion of lowtide; made by `lowtide completion zsh`
 
 _lowtide_recipes() {
@@ -28,13 +28,13 @@ COMMANDS    )
   case $words[1] in
 )";
 
-constexpr const char* kEnd = R"(  esac
+constexpr const char* kZshEnd = R"(  esac
 }
 
 _lowtide "$@"
 )";
 
-std::string in_quotes(const std::string& text) {
+std::string in_zsh_quotes(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
   return result + "'";
@@ -82,7 +82,7 @@ std::string described(const std::vector<CommandTable>& tables, const std::string
     if (!table.name.starts_with(before)) continue;
     const std::string name = table.name.substr(before.size());
     if (name.find(' ') != std::string::npos) continue;
-    text += fmt::format("{}{}\n", indent, in_quotes(fmt::format("{}:{}", name, escaped(table.purpose))));
+    text += fmt::format("{}{}\n", indent, in_zsh_quotes(fmt::format("{}:{}", name, escaped(table.purpose))));
   }
   return text;
 }
@@ -91,7 +91,7 @@ std::string arguments(const CommandTable& table, const std::string& indent) {
   std::string text = indent + "_arguments -S";
   for (const OptionRow& row : table.rows) {
     for (const std::string& specification : specifications(row))
-      text += fmt::format(" \\\n{}  {}", indent, in_quotes(specification));
+      text += fmt::format(" \\\n{}  {}", indent, in_zsh_quotes(specification));
   }
   return text + " ;;\n";
 }
@@ -114,7 +114,7 @@ std::string parts(const CommandTable& parent, const std::vector<CommandTable>& t
 }  // namespace
 
 std::string zsh_completion(const std::vector<CommandTable>& tables) {
-  std::string text = kBegin;
+  std::string text = kZshBegin;
   const auto put = [&](std::string_view place, const std::string& what) {
     text.replace(text.find(place), place.size(), what);
   };
@@ -125,7 +125,7 @@ std::string zsh_completion(const std::vector<CommandTable>& tables) {
     text += fmt::format("  {})\n{}", table.name,
                         table.parts.empty() ? arguments(table, "    ") : parts(table, tables));
   }
-  return text + kEnd;
+  return text + kZshEnd;
 }
 
 }  // namespace lowtide

@@ -139,7 +139,7 @@ void show_progress(const std::string& title, std::size_t row, std::size_t rows) 
   fmt::print(stderr, "\r{}: row {} of {}\x1b[K{}", title, row, rows, row == rows ? "\r\x1b[K" : "");
 }
 
-struct Measured {
+struct MeasuredPlane {
   std::string title;
   Landscape landscape;
   LandscapeFigures figures;
@@ -147,8 +147,10 @@ struct Measured {
   std::int64_t items = 0;
 };
 
-Measured measure(Task& task, const Recipe& recipe, const std::string& title, const Arguments& arguments) {
-  Measured result{.title = title, .landscape = {}, .figures = {}, .bits = evaluation_bits(recipe.precision)};
+MeasuredPlane measure(Task& task, const Recipe& recipe, const std::string& title,
+                      const Arguments& arguments) {
+  MeasuredPlane result{
+      .title = title, .landscape = {}, .figures = {}, .bits = evaluation_bits(recipe.precision)};
   const Split split = split_of(arguments.split);
   WeightPlane plane(task.model(), arguments.seed);
   const auto loss = [&](double x, double y) {
@@ -166,7 +168,7 @@ Measured measure(Task& task, const Recipe& recipe, const std::string& title, con
   return result;
 }
 
-void write_file(const fs::path& file, const Measured& measured, const Trained& trained,
+void write_file(const fs::path& file, const MeasuredPlane& measured, const Trained& trained,
                 const Arguments& arguments) {
   Json json = to_json(measured.landscape);
   json["title"] = measured.title;
@@ -179,7 +181,7 @@ void write_file(const fs::path& file, const Measured& measured, const Trained& t
   write_atomically(file, json.dump() + "\n");
 }
 
-Measured measure_and_write(const Trained& trained, const Arguments& arguments) {
+MeasuredPlane measure_and_write(const Trained& trained, const Arguments& arguments) {
   const auto started = std::chrono::steady_clock::now();
   const std::string title = title_of(trained, read_checkpoint_state(trained.checkpoint));
   const Recipe recipe = recipe_of(trained, arguments);
@@ -188,7 +190,7 @@ Measured measure_and_write(const Trained& trained, const Arguments& arguments) {
   if (!task->has(split_of(arguments.split)))
     throw UserError(fmt::format("{}: the run held no items out; look at --split train or test",
                                 trained.run.folder.string()));
-  Measured measured = measure(*task, recipe, title, arguments);
+  MeasuredPlane measured = measure(*task, recipe, title, arguments);
   const fs::path file = landscape_path(trained.run.folder);
   write_file(file, measured, trained, arguments);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
@@ -199,13 +201,13 @@ Measured measure_and_write(const Trained& trained, const Arguments& arguments) {
   return measured;
 }
 
-void print_pictures(const std::vector<Measured>& all) {
+void print_pictures(const std::vector<MeasuredPlane>& all) {
   double lowest = all[0].figures.lowest, highest = all[0].figures.highest;
-  for (const Measured& one : all) {
+  for (const MeasuredPlane& one : all) {
     lowest = std::min(lowest, one.figures.lowest);
     highest = std::max(highest, one.figures.highest);
   }
-  for (const Measured& one : all) {
+  for (const MeasuredPlane& one : all) {
     const LandscapeFigures& f = one.figures;
     fmt::print(
         "\n{}\n{}loss {:.4f} at the weights (+), from {:.4f} to {:.4g}; sharpness {:.2f} within {:.3g}\n",
@@ -226,7 +228,7 @@ int landscape_command(int argc, char** argv) {
     throw UserError(fmt::format("items is {}; expected 1 or more, or 0 for all", arguments.items));
   const std::vector<Trained> all = find_all(arguments.checkpoints);
   prepare_torch(arguments.threads);
-  std::vector<Measured> measured;
+  std::vector<MeasuredPlane> measured;
   measured.reserve(all.size());
   for (const Trained& trained : all) measured.push_back(measure_and_write(trained, arguments));
   print_pictures(measured);

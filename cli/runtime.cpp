@@ -15,6 +15,7 @@
 
 #include "lowtide/base/cpus.h"
 #include "lowtide/base/error.h"
+#include "lowtide/base/tensor_memory.h"
 #include "lowtide/engine/engine.h"
 #include "lowtide/engine/integer/tiles.h"
 
@@ -83,7 +84,9 @@ void prepare_torch(int threads) {
   }
 #endif
   // A training step allocates and frees the same large blocks again and again. By default glibc maps and
-  // unmaps each of them, and the kernel clears every page anew: a third of a step's time on two cores. −1 is no limit.
+  // unmaps each of them, and the kernel clears every page anew: a third of a step's time on two cores. −1 is no limit. Tensors
+  // are kept apart from all else, and what oneDNN takes for itself comes from glibc.
+  TensorMemory::install();
   mallopt(M_MMAP_THRESHOLD, -1);
   mallopt(M_TRIM_THRESHOLD, -1);
   at::set_num_threads(threads > 0 ? threads : usable_cpus());

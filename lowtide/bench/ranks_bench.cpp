@@ -15,8 +15,6 @@
 namespace lowtide {
 namespace {
 
-constexpr int kWarmUpSteps = 3;
-
 // An image model on one batch, in shards.
 class ShardedCandidate {
  public:

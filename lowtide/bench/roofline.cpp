@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/scratch.h"
 #include "lowtide/bench/timing.h"
-#include "lowtide/engine/integer/scratch.h"
 #include "lowtide/engine/integer/tiles.h"
 #include "lowtide/tasks/setup.h"
 
@@ -59,9 +59,9 @@ double byte_macs_a_second_on_cpu() {
       100;  // some ms each: a few of them may all fall into a slow moment of the machine
   const double milliseconds = fastest(torch::kCPU, kTileTries, [&] {
     at::parallel_for(0, threads, 1, [&](std::int64_t begin, std::int64_t end) {
-      integer::Scratch<std::int8_t> input;
-      integer::Scratch<std::uint8_t> weight;
-      integer::Scratch<std::int32_t> sum;
+      Scratch<std::int8_t> input;
+      Scratch<std::uint8_t> weight;
+      Scratch<std::int32_t> sum;
       constexpr std::int64_t kWeightBytes = kQuads * kVectors * integer::kVectorBytes;
       std::fill_n(input.at_least(kQuads * kPixels * 4), kQuads * kPixels * 4, std::int8_t{3});
       std::fill_n(weight.at_least(kWeightBytes), kWeightBytes, std::uint8_t{5});

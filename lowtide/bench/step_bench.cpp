@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/tensor_memory.h"
 #include "lowtide/base/torch.h"
-#include "lowtide/bench/memory_meter.h"
 #include "lowtide/bench/timing.h"
 #include "lowtide/bench/work_recorder.h"
 #include "lowtide/tasks/image_setup.h"
@@ -23,8 +23,6 @@
 
 namespace lowtide {
 namespace {
-
-constexpr int kWarmUpSteps = 3;
 
 // A network with its optimiser, ready to take steps.
 class Candidate {
@@ -178,10 +176,10 @@ Recipe recipe_for(const StepBenchOptions& options, const std::string& engine) {
 
 std::int64_t peak_bytes_on_cpu(Candidate& candidate) {
   candidate.forget_gradients();
-  const std::int64_t before = MemoryMeter::current();
-  MemoryMeter::restart_peak();
+  const std::int64_t before = TensorMemory::current();
+  TensorMemory::restart_peak();
   candidate.step();
-  return MemoryMeter::peak() - before;
+  return TensorMemory::peak() - before;
 }
 
 std::int64_t peak_bytes_on_cuda([[maybe_unused]] Candidate& candidate) {

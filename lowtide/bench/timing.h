@@ -7,6 +7,8 @@
 
 namespace lowtide {
 
+inline constexpr int kWarmUpSteps = 3;
+
 // Wall-clock time of work, of what it launches on the device too.
 double milliseconds_of(const torch::Device& device, const std::function<void()>& work);
 

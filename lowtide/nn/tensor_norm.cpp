@@ -17,8 +17,8 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 // As the quantiser cuts its work.
-constexpr std::int64_t kChunk = 4096;
-constexpr std::int64_t kChunksPerThread = 16;
+constexpr std::int64_t kNormChunk = 4096;
+constexpr std::int64_t kNormChunksPerThread = 16;
 
 // Numbers are summed in lanes of float within a chunk, 64 a lane, and in double from there on.
 constexpr int kLanes = 64;
@@ -46,14 +46,14 @@ LOWTIDE_SIMD void sum_chunk(const float* x, const float* y, float a, float b, st
 }
 
 Sums sums_on_cpu(const at::Tensor& x, const at::Tensor& y, float a, float b) {
-  const std::int64_t n = x.numel(), chunks = (n + kChunk - 1) / kChunk;
+  const std::int64_t n = x.numel(), chunks = (n + kNormChunk - 1) / kNormChunk;
   std::vector<Sums> parts(static_cast<std::size_t>(chunks));
   const float *left = x.data_ptr<float>(), *right = y.data_ptr<float>();
-  at::parallel_for(0, chunks, kChunksPerThread, [&](std::int64_t first, std::int64_t last) {
+  at::parallel_for(0, chunks, kNormChunksPerThread, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t c = first; c < last; ++c) {
       Lanes lanes;
-      const std::int64_t begin = c * kChunk;
-      sum_chunk(left + begin, right + begin, a, b, std::min(kChunk, n - begin), lanes);
+      const std::int64_t begin = c * kNormChunk;
+      sum_chunk(left + begin, right + begin, a, b, std::min(kNormChunk, n - begin), lanes);
       parts[static_cast<std::size_t>(c)] = {std::accumulate(lanes.plain.begin(), lanes.plain.end(), 0.0),
                                             std::accumulate(lanes.product.begin(), lanes.product.end(), 0.0)};
     }
@@ -83,9 +83,10 @@ LOWTIDE_SIMD void normalise_chunk(const float* x, float mean, float factor, std:
 at::Tensor normalised(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& factor) {
   at::Tensor y = at::empty_like(x);
   const float m = mean.item<float>(), f = factor.item<float>();
-  at::parallel_for(0, x.numel(), kChunk * kChunksPerThread, [&](std::int64_t begin, std::int64_t end) {
-    normalise_chunk(x.data_ptr<float>() + begin, m, f, end - begin, y.data_ptr<float>() + begin);
-  });
+  at::parallel_for(
+      0, x.numel(), kNormChunk * kNormChunksPerThread, [&](std::int64_t begin, std::int64_t end) {
+        normalise_chunk(x.data_ptr<float>() + begin, m, f, end - begin, y.data_ptr<float>() + begin);
+      });
   return y;
 }
 
@@ -105,10 +106,11 @@ at::Tensor gradient(const at::Tensor& x, const at::Tensor& g, const at::Tensor& 
   const at::Tensor slope = -m.product * factor * factor;
   at::Tensor dx = at::empty_like(x);
   const Backward b{mean.item<float>(), slope.item<float>(), m.plain.item<float>(), factor.item<float>()};
-  at::parallel_for(0, x.numel(), kChunk * kChunksPerThread, [&](std::int64_t begin, std::int64_t end) {
-    gradient_chunk(x.data_ptr<float>() + begin, g.data_ptr<float>() + begin, b, end - begin,
-                   dx.data_ptr<float>() + begin);
-  });
+  at::parallel_for(0, x.numel(), kNormChunk * kNormChunksPerThread,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     gradient_chunk(x.data_ptr<float>() + begin, g.data_ptr<float>() + begin, b, end - begin,
+                                    dx.data_ptr<float>() + begin);
+                   });
   return dx;
 }
 

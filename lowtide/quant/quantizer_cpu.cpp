@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "lowtide/base/kept_memory.h"
 #include "lowtide/base/parallel.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/quant/extremes.h"
@@ -131,8 +132,8 @@ void measure_range(const RangeArguments& a, void*) {
     return;
   }
   // Minimum and maximum do not depend on the order, so neither does the result on the number of threads.
-  std::vector<Extremes> partial(static_cast<std::size_t>((a.length + kChunk - 1) / kChunk),
-                                Extremes::of_none());
+  KeptVector<Extremes> partial(static_cast<std::size_t>((a.length + kChunk - 1) / kChunk),
+                               Extremes::of_none());
   for_each_chunk(a.length, [&](std::int64_t begin, std::int64_t end) {
     find_extremes(a.x + begin, end - begin, partial[static_cast<std::size_t>(begin / kChunk)]);
   });

@@ -22,7 +22,6 @@ namespace {
 
 // What the statistics of a random network are taken from, before they are frozen: an image has thousands of positions.
 constexpr std::int64_t kFirstImages = 32;
-constexpr std::int64_t kReEstimationBatches = 100;
 
 std::int64_t batches_of(std::int64_t images, std::int64_t batch) { return (images + batch - 1) / batch; }
 

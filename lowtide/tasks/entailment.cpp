@@ -18,9 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As many batches as move a running range by all but 0.9^100 of its way.
-constexpr std::int64_t kReEstimationBatches = 100;
-
 bool has_weights_folder(const ModelOptions& model) {
   return !model.weights.empty() && fs::is_directory(model.weights);
 }

@@ -13,10 +13,6 @@
 namespace lowtide {
 namespace {
 
-// Enough for statistics of averaged weights: the error of a mean over 100 batches of 128 images is below a
-// percent.
-constexpr int kReEstimationBatches = 100;
-
 ImageShape shape_of(const ImageDataset& data) {
   return {data.channels(), data.height(), data.width(), data.classes()};
 }
@@ -171,7 +167,7 @@ void ImageClassification::re_estimate_statistics() {
   };
   for_each_norm([](BatchNormImpl& norm) { norm.start_re_estimation(); });
   const auto batches = training_batches({});
-  for (int i = 0; i < kReEstimationBatches; ++i) {
+  for (std::int64_t i = 0; i < kReEstimationBatches; ++i) {
     batches->prepare();
     model_->forward(batches->batch().images);
   }

@@ -19,6 +19,10 @@
 
 namespace lowtide {
 
+// That statistics are estimated anew from: enough to move a running range by all but 0.9^100 of its way, and for an error of a mean
+// over batches of 128 images below a percent.
+inline constexpr std::int64_t kReEstimationBatches = 100;
+
 // What one step of training leaves, or one shard of it: tensors on the task's device, which nobody reads before they are needed.
 struct StepResult {
   torch::Tensor loss;              // float32, mean over the items

@@ -13,7 +13,7 @@
 namespace lowtide {
 namespace {
 
-std::string bits_text(Bits bits) {
+std::string with_unit(Bits bits) {
   return is_fp32(bits) ? "fp32" : fmt::format("{}/{} bits", bits.forward, bits.backward);
 }
 
@@ -29,7 +29,7 @@ std::string first_difference(const Recipe& recipe, std::int64_t planned, std::in
   for (std::int64_t step = 0; step < done; ++step) {
     if (was->at(step) != is->at(step)) {
       return fmt::format("step {} had {} where schedule '{}' over {} steps has {}", step + 1,
-                         bits_text(was->at(step)), to_string(spec), total, bits_text(is->at(step)));
+                         with_unit(was->at(step)), to_string(spec), total, with_unit(is->at(step)));
     }
     if (rate_was.at(step) != rate_is.at(step)) {
       return fmt::format("step {} had learning rate {:.6g} where lr-schedule {} over {} steps has {:.6g}",

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <set>
 #include <thread>
 
 namespace lowtide {
@@ -47,6 +48,21 @@ TEST_P(SeveralWorkers, AnIdleWorkerTakesTasksOfTheOthers) {
     ++done;
   });
   EXPECT_TRUE(was_helped);
+}
+
+TEST_P(SeveralWorkers, EveryWorkerHasATaskOfItsOwn) {
+  // However late it comes: a queue's first task is for nobody else.
+  constexpr std::int64_t kCount = 30;
+  for (int round = 0; round < 50; ++round) {
+    std::vector<std::thread::id> ran_by(kCount);
+    parallel_for(kCount, 1, [&](std::int64_t task) {
+      ran_by[static_cast<std::size_t>(task)] = std::this_thread::get_id();
+    });
+    std::set<std::thread::id> workers;
+    for (int i = 0; i < GetParam(); ++i)
+      workers.insert(ran_by[static_cast<std::size_t>(kCount * i / GetParam())]);
+    EXPECT_EQ(workers.size(), static_cast<std::size_t>(GetParam()));
+  }
 }
 
 TEST_P(ParallelFor, RunsTasksWithinATask) {

@@ -1,3 +1,4 @@
+#include "lowtide/base/scratch.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/cpu/norm_layout.h"
 
@@ -81,14 +82,14 @@ Quantized encode_mapped(const at::Tensor& x, const ChannelMap& map, const Range&
   const MapTables tables(layout, map);
   const ChunkEncoder encoder(x, range, {bits});
   for_each_chunk(layout, [&](std::int64_t, std::int64_t begin, std::int64_t n) {
-    thread_local std::vector<float> z;
-    z.resize(static_cast<std::size_t>(layout.first_level()));
+    thread_local Scratch<float> memory;
+    float* z = memory.at_least(layout.first_level());
     Extremes not_measured = Extremes::of_none();
     for (std::int64_t from = begin; from < begin + n; from += layout.first_level()) {
       const std::int64_t count = std::min(layout.first_level(), begin + n - from);
-      const AddSpan span{.x = x.data_ptr<float>() + from, .value = z.data()};
+      const AddSpan span{.x = x.data_ptr<float>() + from, .value = z};
       add_span<false, false, false>(span, count, layout.period, tables, not_measured);
-      encoder.encode(z.data(), from, count);
+      encoder.encode(z, from, count);
     }
   });
   return encoder.codes();
@@ -101,7 +102,7 @@ MappedSum map_and_add(const at::Tensor& x, const ChannelMap& map, const at::Tens
   MappedSum result;
   result.value = at::empty_like(x);
   if (keeps_signs) result.positive = at::empty({layout.sign_bytes()}, at::TensorOptions(at::kByte));
-  std::vector<Extremes> parts(static_cast<std::size_t>(layout.chunks), Extremes::of_none());
+  KeptVector<Extremes> parts(static_cast<std::size_t>(layout.chunks), Extremes::of_none());
   const auto compute = keeps_signs ? add_span<true, true, true>
                        : adds      ? add_span<true, false, true>
                                    : add_span<false, false, true>;

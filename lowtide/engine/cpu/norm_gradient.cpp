@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "lowtide/base/fetch.h"
+#include "lowtide/base/scratch.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/cpu/norm_layout.h"
 
@@ -210,7 +211,7 @@ void MapBackward::take(std::int64_t chunk, const float* gradient, float* masked)
 struct MapBackward::Terms {
   const float* gradient;  // that ReLU let pass
   const float* x;
-  std::vector<float> gradient_mean, slope;
+  KeptVector<float> gradient_mean, slope;
 
   GradientTerms from(std::int64_t begin) const {
     return {gradient + begin, x + begin, gradient_mean.data(), slope.data()};
@@ -273,8 +274,9 @@ MapBackward::Terms MapBackward::finish_sums(const at::Tensor& masked, MapGradien
 // Exact, and yet most chunks are not looked at: those whose bounds lie within what was already measured cannot widen it. A few in
 // a hundred are left.
 Range MapBackward::range_of_gradient(const Terms& terms) const {
-  const std::vector<float> max_deviation = layout_->spread(scatter_.max_deviation);
-  std::vector<Extremes> bounds(static_cast<std::size_t>(layout_->chunks), Extremes::of_none()), measured;
+  const KeptVector<float> max_deviation = layout_->spread(scatter_.max_deviation);
+  KeptVector<Extremes> bounds(static_cast<std::size_t>(layout_->chunks), Extremes::of_none()), measured;
+  measured.reserve(bounds.size() + 2);  // not by what is found: the same memory in every step
   for (std::int64_t i = 0; i < layout_->chunks; ++i) {
     const std::int64_t at = i * layout_->period;
     bound_gradient(low_.get() + at, high_.get() + at, max_deviation.data(), terms.gradient_mean.data(),
@@ -282,7 +284,7 @@ Range MapBackward::range_of_gradient(const Terms& terms) const {
                    bounds[static_cast<std::size_t>(i)]);
   }
   const auto compute = masks() ? input_gradient<true, false, true> : input_gradient<false, false, true>;
-  const auto look_at = [&](const std::vector<std::size_t>& chunks) {
+  const auto look_at = [&](const KeptVector<std::size_t>& chunks) {
     const std::size_t before = measured.size();
     measured.resize(before + chunks.size(), Extremes::of_none());
     parallel_for(static_cast<std::int64_t>(chunks.size()), 1, [&](std::int64_t i) {
@@ -297,7 +299,8 @@ Range MapBackward::range_of_gradient(const Terms& terms) const {
            index_of(std::ranges::max_element(bounds, {}, &Extremes::max))});
   const float low = std::min(measured[0].min, measured[1].min),
               high = std::max(measured[0].max, measured[1].max);
-  std::vector<std::size_t> wider;
+  KeptVector<std::size_t> wider;
+  wider.reserve(bounds.size());
   for (std::size_t i = 0; i < bounds.size(); ++i) {
     // What is not a number is looked at too.
     const bool within = bounds[i].min >= low && bounds[i].max <= high && bounds[i].poison == 0;
@@ -309,7 +312,7 @@ Range MapBackward::range_of_gradient(const Terms& terms) const {
 
 Range MapBackward::write_gradient(const Terms& terms, float* dx) const {
   const auto compute = masks() ? input_gradient<true, true, true> : input_gradient<false, true, true>;
-  std::vector<Extremes> extremes(static_cast<std::size_t>(layout_->chunks), Extremes::of_none());
+  KeptVector<Extremes> extremes(static_cast<std::size_t>(layout_->chunks), Extremes::of_none());
   for_each_chunk(*layout_, [&](std::int64_t i, std::int64_t begin, std::int64_t n) {
     compute(terms.from(begin), n, layout_->period, *tables_, dx + begin,
             extremes[static_cast<std::size_t>(i)]);
@@ -325,19 +328,19 @@ Quantized MapBackward::encode_gradient(const Terms& terms, const Range& range,
       256;  // what the next need is fetched in between, while noise is drawn
   const std::int64_t at_once = layout_->first_level();
   for_each_chunk(*layout_, [&](std::int64_t, std::int64_t begin, std::int64_t n) {
-    thread_local std::vector<float> dx;
-    dx.resize(static_cast<std::size_t>(at_once));
+    thread_local Scratch<float> memory;
+    float* dx = memory.at_least(at_once);
     Extremes not_measured = Extremes::of_none();
     for (std::int64_t from = begin; from < begin + n; from += at_once) {
       const std::int64_t count = std::min(at_once, begin + n - from);
-      compute(terms.from(from), count, layout_->period, *tables_, dx.data(), not_measured);
+      compute(terms.from(from), count, layout_->period, *tables_, dx, not_measured);
       for (std::int64_t at = from; at < from + count; at += kBetweenFetches) {
         const std::int64_t some = std::min(kBetweenFetches, from + count - at);
         if (at + count + some <= layout_->elements) {
           fetch<Fetch::kToReadLater>(terms.gradient + at + count, some);
           fetch<Fetch::kToReadLater>(terms.x + at + count, some);
         }
-        encoder.encode(dx.data() + (at - from), at, some);
+        encoder.encode(dx + (at - from), at, some);
       }
     }
   });

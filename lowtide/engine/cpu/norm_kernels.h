@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "lowtide/base/kept_memory.h"
 #include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/quant/quantizer.h"
 
@@ -19,7 +20,7 @@ struct Layout;
 struct MapTables;
 
 // A number for every lane of every chunk (norm_layout.h); nothing is there before it is written.
-using LaneTable = std::unique_ptr<float[]>;
+using LaneTable = KeptArray<float>;
 
 // Of each channel; NaN where the channel holds anything that is not finite.
 struct ChannelStatistics {

@@ -71,13 +71,11 @@ struct Layout {
     return std::max(kElements / block, std::int64_t{1}) * block;
   }
 
-  LaneTable table() const {
-    return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(chunks * period));
-  }
+  LaneTable table() const { return kept_array<float>(chunks * period); }
 
   // A channel's constants for every lane of a period.
-  std::vector<float> spread(const std::vector<float>& by_channel) const {
-    std::vector<float> lanes(static_cast<std::size_t>(period));
+  KeptVector<float> spread(const std::vector<float>& by_channel) const {
+    KeptVector<float> lanes(static_cast<std::size_t>(period));
     for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i] = by_channel[i % by_channel.size()];
     return lanes;
   }
@@ -96,7 +94,7 @@ void for_each_chunk(const Layout& layout, const Chunk& chunk) {
 
 // The constants of a ChannelMap for every lane of a period.
 struct MapTables {
-  std::vector<float> mean, factor, bias;
+  KeptVector<float> mean, factor, bias;
   float floor = 0;  // of the result: 0 with ReLU, else minus infinity
 
   MapTables() = default;
@@ -137,7 +135,7 @@ inline float mapped(float x, const MapPointers& map, std::int64_t lane) {
   return (x - map.mean[lane]) * map.factor[lane] + map.bias[lane];
 }
 
-inline Range range_of(const std::vector<Extremes>& parts) {
+inline Range range_of(const KeptVector<Extremes>& parts) {
   Extremes all = Extremes::of_none();
   for (const Extremes& part : parts) all.join(part);
   return {one_number(all.least()), one_number(all.range())};

@@ -154,19 +154,19 @@ ChannelStatistics ChannelMoments::of(const at::Tensor& x) {
 ChannelStatistics ChannelMoments::joined() const {
   const auto lanes = static_cast<std::size_t>(layout_->period),
              channels = static_cast<std::size_t>(layout_->channels);
-  std::vector<double> counts(lanes), sums(lanes), squares(lanes);
-  std::vector<float> low(lanes, Extremes::of_none().min), high(lanes, Extremes::of_none().max);
+  KeptVector<double> counts(lanes), sums(lanes), squares(lanes);
+  KeptVector<float> low(lanes, Extremes::of_none().min), high(lanes, Extremes::of_none().max);
   for_each_lane_run(*layout_, [&](const LaneRun& s) {
     add_sums(s, origin_.get() + s.at, sum_.get() + s.at, counts.data() + s.lane, sums.data() + s.lane);
     add_extremes(s.lanes, low_.get() + s.at, high_.get() + s.at, low.data() + s.lane, high.data() + s.lane);
   });
-  const auto fold = [&](std::vector<double>& of) {  // every lane has its channel's total then
+  const auto fold = [&](KeptVector<double>& of) {  // every lane has its channel's total then
     for (std::size_t i = channels; i < lanes; ++i) of[i % channels] += of[i];
     for (std::size_t i = channels; i < lanes; ++i) of[i] = of[i - channels];
   };
   fold(counts);
   fold(sums);
-  std::vector<double> mean(lanes);
+  KeptVector<double> mean(lanes);
   for (std::size_t i = 0; i < lanes; ++i) mean[i] = sums[i] / counts[i];
   for_each_lane_run(*layout_, [&](const LaneRun& s) {
     add_squares(s, origin_.get() + s.at, sum_.get() + s.at, squares_.get() + s.at, mean.data() + s.lane,

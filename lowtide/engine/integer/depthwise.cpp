@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "lowtide/base/scratch.h"
 #include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/conv_methods.h"
 #include "lowtide/engine/integer/gradient_sums.h"
 #include "lowtide/engine/integer/plan.h"
-#include "lowtide/engine/integer/scratch.h"
 #include "lowtide/engine/integer/tap_sums.h"
 #include "lowtide/engine/integer/tiles.h"
 #include "lowtide/engine/integer/tuning.h"
@@ -25,15 +25,15 @@ namespace {
 //   Σ x·w = sx sw (Σ qx (qw - zw) - zx Σ (qw - zw)) + sx ew (Σ qx - n zx) + ex (sw Σ (qw - zw) + n ew).
 struct PhaseConstants {
   std::vector<std::vector<DepthwiseTap>> taps;  // valid ones, by class
-  std::vector<std::int32_t> class_sum;          // - zx Σ (qw - zw), [class][channel]
-  std::vector<float> class_value;               // ex (sw Σ (qw - zw) + n ew) - n zx sx ew
+  KeptVector<std::int32_t> class_sum;           // - zx Σ (qw - zw), [class][channel]
+  KeptVector<float> class_value;                // ex (sw Σ (qw - zw) + n ew) - n zx sx ew
 };
 
 struct Weights {
-  std::vector<std::int32_t> centred;  // qw - zw, [tap][channel]
-  std::vector<Affine> rows;           // by channel
-  std::vector<float> scale;           // sx sw
-  std::vector<float> window_scale;    // sx ew
+  KeptVector<std::int32_t> centred;  // qw - zw, [tap][channel]
+  std::vector<Affine> rows;          // by channel
+  std::vector<float> scale;          // sx sw
+  std::vector<float> window_scale;   // sx ew
 
   Weights(const Quantized& w, std::int64_t channels, std::int64_t taps, const Affine& x)
       : centred(static_cast<std::size_t>(taps * channels)) {
@@ -53,6 +53,8 @@ PhaseConstants make_constants(const Plan& plan, const Phase& phase, const Weight
                               std::int64_t kernel_cols) {
   const std::size_t channels = w.rows.size();
   PhaseConstants constants;
+  constants.class_sum.reserve(phase.classes() * channels);
+  constants.class_value.reserve(phase.classes() * channels);
   for (std::size_t r = 0; r < phase.row_valid.size(); ++r) {
     for (std::size_t col = 0; col < phase.col_valid.size(); ++col) {
       std::vector<DepthwiseTap>& valid = constants.taps.emplace_back();

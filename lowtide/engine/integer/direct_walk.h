@@ -7,10 +7,10 @@
 
 #include "lowtide/base/fetch.h"
 #include "lowtide/base/parallel.h"
+#include "lowtide/base/scratch.h"
 #include "lowtide/engine/cpu/image_watcher.h"
 #include "lowtide/engine/integer/pack.h"
 #include "lowtide/engine/integer/plan.h"
-#include "lowtide/engine/integer/scratch.h"
 #include "lowtide/engine/integer/tiles.h"
 #include "lowtide/engine/integer/tuning.h"
 
@@ -115,17 +115,17 @@ class DirectWalk {
 
   void run(std::int64_t macs) {
     const std::int64_t rows = plan_.rows_of_longest_phase();
-    const std::int64_t band = rows_at_once(rows);
-    const std::int64_t bands = (rows + band - 1) / band;
+    band_ = rows_at_once(rows);
+    const std::int64_t bands = (rows + band_ - 1) / band_;
     const std::int64_t tasks = call_.items * call_.groups * bands;
     watcher_ = tasks == call_.items ? call_.watcher : nullptr;
     if (watcher_) watcher_->begin(call_.out);
     TaskQueues(tasks, grain_for(macs, tasks)).run([&](TaskQueues::Worker& worker) {
       const TileUse use(tiles_);
       while (const std::optional<std::int64_t> task = worker.next_task()) {
-        const std::int64_t first = *task % bands * band;
+        const std::int64_t first = *task % bands * band_;
         const std::int64_t group = *task / bands % call_.groups;
-        work(*task / bands / call_.groups, group, first, std::min(rows, first + band));
+        work(*task / bands / call_.groups, group, first, std::min(rows, first + band_));
         if (watcher_) watcher_->image(*task);
       }
     });
@@ -142,6 +142,11 @@ class DirectWalk {
     return std::clamp<std::int64_t>(std::min(fit, share), 1, rows);
   }
 
+  // Packed ones that a band reads; the last band of an image may have fewer.
+  std::int64_t band_pixels() const {
+    return std::min(plan_.packed_rows, (band_ - 1) * plan_.row_step + plan_.window_rows()) * plan_.pitch();
+  }
+
   // Rows [first, last) of every phase of one image's group.
   void work(std::int64_t item, std::int64_t group, std::int64_t first, std::int64_t last) const {
     thread_local Scratch<std::int8_t> packed_memory;
@@ -151,8 +156,8 @@ class DirectWalk {
         std::min(plan_.packed_rows, (last - 1) * plan_.row_step + plan_.window_rows()) - packed_first;
     const std::int64_t pixels = packed_rows * plan_.pitch();
     const std::int64_t all_channels = call_.in_channels * call_.groups;
-    std::int8_t* packed = packed_memory.at_least(quads_ * pixels * kQuad);
-    std::int32_t* channel_sums = channel_sum_memory.at_least(pixels);
+    std::int8_t* packed = packed_memory.at_least(quads_ * band_pixels() * kQuad);
+    std::int32_t* channel_sums = channel_sum_memory.at_least(band_pixels());
     const ImageCodes image{.code = call_.code + item * plan_.source_rows * plan_.source_cols * all_channels +
                                    group * call_.in_channels,
                            .channels = call_.in_channels,
@@ -180,7 +185,7 @@ class DirectWalk {
     const TapOffsets& taps = tap_offsets_[index];
     PhaseOperands<Epilogue>& operands =
         operands_[static_cast<std::size_t>(group) * plan_.phases.size() + index];
-    std::int32_t* window_sum = window_memory.at_least((last - first) * phase.cols);
+    std::int32_t* window_sum = window_memory.at_least(band_ * phase.cols);
     const std::int64_t row_pixels = plan_.row_step * plan_.pitch(), together = rows_together(phase);
     std::int32_t* sum =
         sum_memory.at_least(((together - 1) * row_pixels + phase.cols) * kMostVectors * kLanes);
@@ -295,6 +300,7 @@ class DirectWalk {
   const std::int64_t quads_;
   std::vector<TapOffsets> tap_offsets_;  // by phase
   ImageWatcher* watcher_ = nullptr;
+  std::int64_t band_ = 0;  // rows
 };
 
 }  // namespace lowtide::integer

@@ -61,15 +61,8 @@ class GroupSums {
       : g_(g), code_bias_(code_bias), tiles_(tiles), blocks_(vector_blocks(g.vectors)), list_(list_tiles()) {}
 
   // sum[(stream · offsets + offset) · vectors · 16 + output]
-  std::vector<std::int64_t> sums(const GroupCodes& codes) const {
-    std::vector<std::int64_t> total(
-        static_cast<std::size_t>(g_.streams() * g_.column_offsets() * g_.vectors * kLanes));
-    if (g_.items / images_at_once() >= kEnoughTasks) {
-      by_images(codes, total);
-    } else {
-      by_tiles(codes, total);
-    }
-    return total;
+  KeptArray<std::int64_t> sums(const GroupCodes& codes) const {
+    return g_.items / images_at_once() >= kEnoughTasks ? by_images(codes) : by_tiles(codes);
   }
 
  private:
@@ -78,6 +71,13 @@ class GroupSums {
     std::int64_t first_stream;
     int streams;
   };
+
+  std::int64_t count() const { return g_.streams() * g_.column_offsets() * g_.vectors * kLanes; }
+  KeptArray<std::int64_t> zeros() const {
+    auto sums = kept_array<std::int64_t>(count());
+    std::fill_n(sums.get(), count(), 0);
+    return sums;
+  }
 
   std::int64_t grain(std::int64_t tasks) const { return grain_for(g_.shape.macs() * g_.items, tasks); }
 
@@ -88,32 +88,34 @@ class GroupSums {
   }
 
   // Every thread packs some images and sums all tiles over them while they are in its cache.
-  void by_images(const GroupCodes& codes, std::vector<std::int64_t>& total) const {
-    WideSums all(static_cast<std::int64_t>(total.size()));
+  KeptArray<std::int64_t> by_images(const GroupCodes& codes) const {
+    WideSums all(count());
     const std::int64_t at_once = images_at_once(), tasks = (g_.items + at_once - 1) / at_once;
     TaskQueues(tasks, grain(tasks)).run([&](TaskQueues::Worker& worker) {
       thread_local Packed packed;
       reserve(packed, at_once);
-      std::vector<std::int64_t> mine(total.size());
+      const KeptArray<std::int64_t> mine = zeros();
       while (const std::optional<std::int64_t> task = worker.next_task()) {
         const std::int64_t first = *task * at_once, count = std::min(at_once, g_.items - first);
         for (std::int64_t i = 0; i < count; ++i) pack(codes, first + i, packed, i);
-        for (const Tile& tile : list_) work(tile, packed, count, mine.data());
+        for (const Tile& tile : list_) work(tile, packed, count, mine.get());
       }
-      all.add(mine.data());
+      all.add(mine.get());
     });
-    std::copy_n(all.get(), all.count(), total.begin());
+    return all.take();
   }
 
   // Few large images: all of them are packed, then every thread sums some tiles.
-  void by_tiles(const GroupCodes& codes, std::vector<std::int64_t>& total) const {
+  KeptArray<std::int64_t> by_tiles(const GroupCodes& codes) const {
     Packed packed;
     reserve(packed, g_.items);
     parallel_for(g_.items, grain(g_.items), [&](std::int64_t item) { pack(codes, item, packed, item); });
+    KeptArray<std::int64_t> total = zeros();
     const auto tiles = static_cast<std::int64_t>(list_.size());
     parallel_for(tiles, grain(tiles), [&](std::int64_t i) {
-      work(list_[static_cast<std::size_t>(i)], packed, g_.items, total.data());
+      work(list_[static_cast<std::size_t>(i)], packed, g_.items, total.get());
     });
+    return total;
   }
 
   void reserve(Packed& packed, std::int64_t images) const {
@@ -143,8 +145,8 @@ class GroupSums {
     }
   }
 
-  std::vector<Tile> list_tiles() const {
-    std::vector<Tile> tiles;
+  KeptVector<Tile> list_tiles() const {
+    KeptVector<Tile> tiles;
     for (const VectorBlock& block : blocks_) {
       const std::int64_t most = tiles_.most_streams(block.vectors, static_cast<int>(g_.column_offsets()));
       for (std::int64_t first = 0; first < g_.streams(); first += most) {
@@ -197,7 +199,7 @@ class GroupSums {
   const std::int32_t code_bias_;  // of the input's codes
   const TileKernels& tiles_;
   const std::vector<VectorBlock> blocks_;
-  const std::vector<Tile> list_;
+  const KeptVector<Tile> list_;
 };
 
 }  // namespace
@@ -215,10 +217,10 @@ at::Tensor direct_weight_gradient(const Quantized& dy, const Quantized& x, const
   const GradientSums edges(dy, x, shape, biases, input_sums.by_tap());
   const GroupSums sums(g, biases.input, tiles);
   for (std::int64_t group = 0; group < shape.groups; ++group) {
-    const std::vector<std::int64_t> total = sums.sums({input + group * g.inputs, error + group * g.outputs});
+    const KeptArray<std::int64_t> total = sums.sums({input + group * g.inputs, error + group * g.outputs});
     write_weight_gradient(
         shape, edges, group,
-        StridedSums{.sum = total.data(), .output_step = 1, .tap_step = padded, .input_step = taps * padded},
+        StridedSums{.sum = total.get(), .output_step = 1, .tap_step = padded, .input_step = taps * padded},
         dw);
   }
   return dw;

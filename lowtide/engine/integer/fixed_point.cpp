@@ -75,11 +75,11 @@ void FixedPoint::pack_quad(const std::array<std::int64_t, kQuad>& rows, std::int
   for (std::int32_t& sum : sums[0]) sum -= whole_rows * centre(0);
 }
 
-FixedPoint::FixedPoint(const std::uint8_t* code, const std::vector<Affine>& rows, std::int64_t columns)
+FixedPoint::FixedPoint(const std::uint8_t* code, std::span<const Affine> rows, std::int64_t columns)
     : scale(static_cast<std::size_t>(columns)),
       middle(scale.size()),
       columns_(columns),
-      u_(new std::uint32_t[rows.size() * scale.size()]) {
+      u_(kept_array<std::uint32_t>(static_cast<std::int64_t>(rows.size() * scale.size()))) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const auto count = static_cast<std::int64_t>(rows.size());
   const std::int64_t rows_per_thread =

@@ -2,9 +2,10 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
+#include <span>
 #include <vector>
 
+#include "lowtide/base/kept_memory.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/tiles.h"
 
@@ -17,7 +18,7 @@ inline constexpr int kLimbs = 3;
 
 class FixedPoint {
  public:
-  FixedPoint(const std::uint8_t* code, const std::vector<Affine>& rows, std::int64_t columns);
+  FixedPoint(const std::uint8_t* code, std::span<const Affine> rows, std::int64_t columns);
 
   // What counts as 0 of a limb's bytes; limbs have the highest byte first.
   static int centre(int limb) { return limb == 0 ? 128 : 0; }
@@ -39,7 +40,7 @@ class FixedPoint {
 
  private:
   std::int64_t columns_;
-  std::unique_ptr<std::uint32_t[]> u_;  // not cleared first
+  KeptArray<std::uint32_t> u_;
 };
 
 }  // namespace lowtide::integer

@@ -27,18 +27,18 @@ struct GradientEpilogue {
   std::int64_t channels = 0;
   std::int64_t padded = 0;  // channels, to whole vectors; there are three vectors of sums for each
   std::size_t col_classes = 0;
-  std::vector<float> scale;                                 // s S
-  std::vector<float> window_scale;                          // s M
-  std::array<std::vector<std::int32_t>, kLimbs> class_sum;  // d Σ of each byte, by class
-  std::vector<std::int32_t> class_terms;                    // N d, by class alone
-  std::vector<float> class_value;                           // e Σ w
+  std::vector<float> scale;                                // s S
+  std::vector<float> window_scale;                         // s M
+  std::array<KeptVector<std::int32_t>, kLimbs> class_sum;  // d Σ of each byte, by class
+  std::vector<std::int32_t> class_terms;                   // N d, by class alone
+  KeptVector<float> class_value;                           // e Σ w
 
   void row(const SumRow& r) const;
 };
 
 // A row of the three vectors of sums of sixteen channels.
 template <bool kAdds>
-LOWTIDE_SIMD void finish(const GradientEpilogue& e, const SumRow& r) {
+LOWTIDE_SIMD void finish_gradients(const GradientEpilogue& e, const SumRow& r) {
   const std::int64_t first = r.block.first / kLimbs * kLanes, lanes = e.channels - first;
   const std::int64_t sum_step = kLimbs * kLanes;
   const Floats factor = LOWTIDE_LOAD(Floats, e.scale.data() + first);
@@ -75,7 +75,7 @@ LOWTIDE_SIMD void finish(const GradientEpilogue& e, const SumRow& r) {
 }
 
 void GradientEpilogue::row(const SumRow& r) const {
-  const auto finish_row = r.addend ? finish<true> : finish<false>;
+  const auto finish_row = r.addend ? finish_gradients<true> : finish_gradients<false>;
   finish_row(*this, r);
 }
 
@@ -85,7 +85,7 @@ std::int64_t matrix_row(std::int64_t output, const Tap& tap, const ConvShape& sh
 }
 
 // Sums over the output channels at each tap: [tap][vector of input channels].
-using SumsByTap = std::vector<FixedPoint::LimbSums>;
+using SumsByTap = KeptVector<FixedPoint::LimbSums>;
 
 SumsByTap pack_weights(const FixedPoint& w, const ConvShape& shape, const Phase& phase, std::int64_t outputs,
                        PackedWeights& packed) {
@@ -162,7 +162,8 @@ void fixed_point_input_gradient(const Quantized& dy, const Quantized& w, const C
   const Affine error = Affine::of(dy);
   std::vector<PhaseOperands<GradientEpilogue>> operands;
   for (std::int64_t group = 0; group < shape.groups; ++group) {
-    std::vector<Affine> rows;
+    KeptVector<Affine> rows;
+    rows.reserve(static_cast<std::size_t>(outputs * taps));
     for (std::int64_t output = 0; output < outputs; ++output) {
       rows.insert(rows.end(), static_cast<std::size_t>(taps), Affine::of(w, group * outputs + output));
     }

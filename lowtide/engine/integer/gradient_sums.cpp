@@ -33,7 +33,7 @@ LOWTIDE_SIMD void write_row(const RowValues& of, const std::int64_t* sum, std::i
 }  // namespace
 
 GradientSums::GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape,
-                           const CodeBiases& biases, std::vector<std::int64_t> input_sums)
+                           const CodeBiases& biases, KeptVector<std::int64_t> input_sums)
     : error_(Affine::of(dy)),
       input_(Affine::of(x)),
       biases_(biases),

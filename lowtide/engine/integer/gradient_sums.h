@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lowtide/base/kept_memory.h"
 #include "lowtide/engine/engine.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/tuning.h"
@@ -34,7 +35,7 @@ struct GradientCodes {
 class GradientSums {
  public:
   GradientSums(const Quantized& dy, const Quantized& x, const ConvShape& shape, const CodeBiases& biases,
-               std::vector<std::int64_t> input_sums);
+               KeptVector<std::int64_t> input_sums);
 
   // Sums Σ (q - bias)(qx - bias) of one output channel and tap, of input channels from `first` on, become
   // values. Channels are counted over all groups.
@@ -49,8 +50,8 @@ class GradientSums {
   Affine error_, input_;
   CodeBiases biases_;
   std::int64_t outputs_, inputs_;
-  std::vector<std::int64_t> pixels_;                   // N, by tap
-  std::vector<std::int64_t> error_sums_, input_sums_;  // Σ q and Σ qx, [tap][channel]
+  std::vector<std::int64_t> pixels_;                  // N, by tap
+  KeptVector<std::int64_t> error_sums_, input_sums_;  // Σ q and Σ qx, [tap][channel]
 };
 
 // The sums of one group, and how far apart those of neighbours stand.

@@ -69,7 +69,7 @@ struct TiledSums {
   Group of(std::int64_t group) const { return {tiles, products() + group * tiles.group_sums()}; }
 
   // Σ qx over the pixels that each tap covers, [tap][input channel].
-  std::vector<std::int64_t> input_sums(const ConvShape& shape, std::int32_t bias) const;
+  KeptVector<std::int64_t> input_sums(const ConvShape& shape, std::int32_t bias) const;
 };
 
 LaneTiles::LaneTiles(const ConvShape& shape)
@@ -82,9 +82,10 @@ LaneTiles::LaneTiles(const ConvShape& shape)
       vectors(vectors_for(kernel_cols * pixel)),
       blocks(vectors_for(outputs)) {}
 
-std::vector<std::int64_t> TiledSums::input_sums(const ConvShape& shape, std::int32_t bias) const {
+KeptVector<std::int64_t> TiledSums::input_sums(const ConvShape& shape, std::int32_t bias) const {
   const std::vector<std::int64_t> pixels = covered_pixels(shape);
-  std::vector<std::int64_t> result;
+  KeptVector<std::int64_t> result;
+  result.reserve(pixels.size() * static_cast<std::size_t>(tiles.groups * tiles.inputs));
   for (std::size_t tap = 0; tap < pixels.size(); ++tap) {
     const auto at = static_cast<std::int64_t>(tap);
     const std::int64_t row = at / tiles.kernel_cols, col = at % tiles.kernel_cols;
@@ -192,8 +193,8 @@ class WeightSums {
   void add(const Task& task, std::int64_t group, std::int32_t* products, std::int32_t* lane_sums) const {
     thread_local Scratch<std::uint8_t> plane_memory;
     thread_local Scratch<std::int8_t> lane_memory;
-    std::uint8_t* planes = plane_memory.at_least(task.images * image_planes(task.rows));
-    std::int8_t* lanes = lane_memory.at_least(task.images * image_lanes(task.rows));
+    std::uint8_t* planes = plane_memory.at_least(images_at_once_ * image_planes(rows_at_once_));
+    std::int8_t* lanes = lane_memory.at_least(images_at_once_ * image_lanes(rows_at_once_));
     for (std::int64_t i = 0; i < task.images; ++i) {
       pack_error(task, group, task.first_image + i, planes + i * image_planes(task.rows));
       pack_input(task, group, task.first_image + i, lanes + i * image_lanes(task.rows), lane_sums);
@@ -218,7 +219,8 @@ class WeightSums {
     thread_local Scratch<std::int32_t> sum_memory;
     const std::int64_t rows = (task.rows - 1) * plan_.row_step + tiles_.kernel_rows;
     const std::int64_t step = tiles_.inputs * tiles_.groups, pitch = plan_.pitch() * tiles_.pixel;
-    std::int8_t* pixels = pixel_memory.at_least(rows * pitch + kVectorBytes);  // whole vectors are read
+    const std::int64_t most_rows = (rows_at_once_ - 1) * plan_.row_step + tiles_.kernel_rows;
+    std::int8_t* pixels = pixel_memory.at_least(most_rows * pitch + kVectorBytes);  // whole vectors are read
     std::int32_t* sums = sum_memory.at_least(tiles_.vectors * kLanes);
     const std::uint8_t* from = codes_.input + item * plan_.source_rows * plan_.source_cols * step;
     pack_pixels(plan_,

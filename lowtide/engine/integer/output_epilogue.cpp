@@ -74,7 +74,7 @@ OutputEpilogue make_output_epilogue(const GroupWeights& w, const Phase& phase, c
     e.scale[channel] = x.scale * rows[channel].scale;
     e.window_scale[channel] = static_cast<float>(x.scale * rows[channel].residual);
   }
-  std::vector<std::int32_t> sums(static_cast<std::size_t>(w.rows * w.cols) * rows.size());
+  KeptVector<std::int32_t> sums(static_cast<std::size_t>(w.rows * w.cols) * rows.size());
   sum_inputs(w, e.channels, sums.data());
   std::vector<std::int64_t> valid(rows.size());  // Σ qw over a class's taps
   for (std::size_t of_class = 0; of_class < phase.classes(); ++of_class) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lowtide/base/kept_memory.h"
 #include "lowtide/engine/integer/affine.h"
 #include "lowtide/engine/integer/direct_walk.h"
 
@@ -26,9 +27,9 @@ struct OutputEpilogue {
   std::vector<std::int32_t> zero_point;   // zw
   std::vector<float> scale;               // sx sw
   std::vector<float> window_scale;        // sx ew
-  std::vector<std::int32_t> class_sum;    // d Σ (qw - zw), by class
+  KeptVector<std::int32_t> class_sum;     // d Σ (qw - zw), by class
   std::vector<std::int32_t> class_terms;  // N d, by class alone
-  std::vector<float> class_value;         // ex (sw Σ (qw - zw) + N ew), by class
+  KeptVector<float> class_value;          // ex (sw Σ (qw - zw) + N ew), by class
 
   void row(const SumRow& r) const;
 };

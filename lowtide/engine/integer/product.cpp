@@ -23,9 +23,9 @@ void multiply_rows(const Side& left, const RightOperand& right, std::int64_t fir
   thread_local Scratch<std::int8_t> packed_memory;
   thread_local Scratch<std::int32_t> sum_memory, window_memory;
   const std::int64_t quads = quads_for(right.terms());
-  std::int8_t* packed = packed_memory.at_least(quads * rows * kQuad);
-  std::int32_t* sum = sum_memory.at_least(rows * kMostVectors * kLanes);
-  std::int32_t* window_sum = window_memory.at_least(rows);
+  std::int8_t* packed = packed_memory.at_least(quads * kMatrixTileRows * kQuad);
+  std::int32_t* sum = sum_memory.at_least(kMatrixTileRows * kMostVectors * kLanes);
+  std::int32_t* window_sum = window_memory.at_least(kMatrixTileRows);
   const PixelLayout layout = tiles.layout(quads, rows);
   pack_left(left, first, rows, from, from + right.terms(), layout, packed);
   tiles.channel_sums(packed, quads, layout, rows, window_sum);

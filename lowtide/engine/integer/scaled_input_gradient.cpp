@@ -38,7 +38,7 @@ struct ScaledSums {
 };
 
 template <bool kAdds>
-LOWTIDE_SIMD void finish(const ScaledSums& r) {
+LOWTIDE_SIMD void finish_scaled(const ScaledSums& r) {
   const std::int64_t sum_step = r.vectors * kLanes;
   for (int v = 0; v < r.vectors; ++v) {
     const std::int64_t lanes = r.channels - v * kLanes;
@@ -147,7 +147,7 @@ class ScaledGradient {
   struct Group {
     std::vector<float> scale;          // so
     std::vector<float> window_weight;  // eo - so zo
-    std::vector<float> class_value;    // (s d + e) Σ w, [class][padded input channel]
+    KeptVector<float> class_value;     // (s d + e) Σ w, [class][padded input channel]
     Scratch<std::uint8_t> weights;     // block after block, [output][tap][vector][16][4]
   };
 
@@ -268,7 +268,7 @@ class ScaledGradient {
     const std::int64_t step = inputs_ * shape_.groups, first = block.first * kLanes;
     const std::int64_t row_class = phase().row_class[static_cast<std::size_t>(row)];
     const auto col_classes = static_cast<std::int64_t>(phase().col_valid.size());
-    const auto finish_pixels = adds ? finish<true> : finish<false>;
+    const auto finish_pixels = adds ? finish_scaled<true> : finish_scaled<false>;
     finish_pixels({.sum = sum,
                    .vectors = block.vectors,
                    .channels = inputs_ - first,

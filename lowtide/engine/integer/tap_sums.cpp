@@ -122,10 +122,14 @@ TapSums::TapSums(const Quantized& q, const ConvShape& shape, Covered covered)
       cols_(classes_of(q.code.size(3), col_coverage_, std::max<std::int64_t>(1, kSummedCodes / channels_))),
       sums_(static_cast<std::int64_t>(rows_.size() * cols_.size()) * channels_) {}
 
+TapSums::Part::Part(TapSums& whole) : whole_(whole), sums_(kept_array<std::int64_t>(whole.sums_.count())) {
+  std::fill_n(sums_.get(), whole.sums_.count(), 0);
+}
+
 void TapSums::Part::add_image(std::int64_t item) {
   const std::int64_t channels = whole_.channels_, row_codes = whole_.row_codes_;
   const std::uint8_t* code = whole_.code_ + item * whole_.image_codes_;
-  std::int64_t* to = sums_.data();
+  std::int64_t* to = sums_.get();
   for (const PositionClass& row_class : whole_.rows_) {
     for (const PositionClass& col_class : whole_.cols_) {
       for (const PositionRun& rows : row_class.runs) {
@@ -143,7 +147,7 @@ void TapSums::Part::add_image(std::int64_t item) {
   }
 }
 
-TapSums::Part::~Part() { whole_.sums_.add(sums_.data()); }
+TapSums::Part::~Part() { whole_.sums_.add(sums_.get()); }
 
 void TapSums::add_all() {
   TaskQueues(items_, kSummedCodesPerThread / image_codes_).run([&](TaskQueues::Worker& worker) {
@@ -152,12 +156,12 @@ void TapSums::add_all() {
   });
 }
 
-std::vector<std::int64_t> TapSums::by_tap() const {
-  std::vector<std::int64_t> result;
+KeptVector<std::int64_t> TapSums::by_tap() const {
+  KeptVector<std::int64_t> result(row_coverage_.size() * col_coverage_.size() *
+                                  static_cast<std::size_t>(channels_));
+  std::int64_t* to = result.data();
   for (std::size_t kernel_row = 0; kernel_row < row_coverage_.size(); ++kernel_row) {
     for (std::size_t kernel_col = 0; kernel_col < col_coverage_.size(); ++kernel_col) {
-      result.resize(result.size() + static_cast<std::size_t>(channels_));
-      std::int64_t* to = result.data() + result.size() - channels_;
       const std::int64_t* sum = sums_.get();
       for (const PositionClass& rows : rows_) {
         for (const PositionClass& cols : cols_) {
@@ -166,6 +170,7 @@ std::vector<std::int64_t> TapSums::by_tap() const {
           sum += channels_;
         }
       }
+      to += channels_;
     }
   }
   return result;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lowtide/base/kept_memory.h"
 #include "lowtide/engine/engine.h"
 #include "lowtide/engine/integer/wide_sums.h"
 
@@ -37,7 +38,7 @@ class TapSums {
   // What one thread adds.
   class Part {
    public:
-    explicit Part(TapSums& whole) : whole_(whole), sums_(static_cast<std::size_t>(whole.sums_.count())) {}
+    explicit Part(TapSums& whole);
     ~Part();
     Part(const Part&) = delete;
     Part& operator=(const Part&) = delete;
@@ -45,14 +46,14 @@ class TapSums {
 
    private:
     TapSums& whole_;
-    std::vector<std::int64_t> sums_;
+    KeptArray<std::int64_t> sums_;
   };
 
   // All images, on all threads.
   void add_all();
 
   // When every image was added: [tap][channel].
-  std::vector<std::int64_t> by_tap() const;
+  KeptVector<std::int64_t> by_tap() const;
 
  private:
   const std::uint8_t* const code_;

@@ -14,16 +14,16 @@ LOWTIDE_SIMD void add_values(const std::uint8_t* code, const Affine& row, std::i
 
 }  // namespace
 
-std::vector<float> weight_class_values(const Phase& phase, const std::uint8_t* code,
-                                       const std::vector<Affine>& rows, std::int64_t inputs, double factor) {
+KeptVector<float> weight_class_values(const Phase& phase, const std::uint8_t* code,
+                                      const std::vector<Affine>& rows, std::int64_t inputs, double factor) {
   const std::int64_t kernel_rows = static_cast<std::int64_t>(phase.row_valid[0].size());
   const std::int64_t kernel_cols = static_cast<std::int64_t>(phase.col_valid[0].size());
   const std::int64_t taps = kernel_rows * kernel_cols, padded = vectors_for(inputs) * kLanes;
-  std::vector<double> sums(static_cast<std::size_t>(taps * inputs));  // Σ_o w
+  KeptVector<double> sums(static_cast<std::size_t>(taps * inputs));  // Σ_o w
   for (std::size_t o = 0; o < rows.size(); ++o) {
     add_values(code + static_cast<std::int64_t>(o) * taps * inputs, rows[o], taps * inputs, sums.data());
   }
-  std::vector<float> values(phase.classes() * static_cast<std::size_t>(padded));
+  KeptVector<float> values(phase.classes() * static_cast<std::size_t>(padded));
   float* to = values.data();
   std::vector<double> sum(static_cast<std::size_t>(inputs));
   for (std::size_t r = 0; r < phase.row_valid.size(); ++r) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <utility>
 
+#include "lowtide/base/kept_memory.h"
 #include "lowtide/engine/integer/affine.h"
 
 // Sums of more terms than 32 bits can hold: summed in 32 bits, and added to 64 bits before they could overflow. Sums of
@@ -22,9 +22,7 @@ void add_sums(const std::int64_t* from, std::int64_t n, std::int64_t* to);
 // The total to which all threads add theirs.
 class WideSums {
  public:
-  explicit WideSums(std::int64_t count)
-      : count_(count),
-        total_(std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(count))) {}
+  explicit WideSums(std::int64_t count) : count_(count), total_(kept_array<std::int64_t>(count)) {}
 
   void add(const std::int32_t* sums);
   void add(const std::int64_t* sums);
@@ -33,13 +31,14 @@ class WideSums {
 
   // When all threads are done, of which at least one has added.
   const std::int64_t* get() const { return total_.get(); }
+  KeptArray<std::int64_t> take() { return std::move(total_); }
 
  private:
   template <typename Sum>
   void add_or_copy(const Sum* sums);
 
   const std::int64_t count_;
-  std::unique_ptr<std::int64_t[]> total_;  // not cleared: the first to add writes it
+  KeptArray<std::int64_t> total_;  // not cleared: the first to add writes it
   bool empty_ = true;
   std::mutex adding_;
 };

@@ -200,7 +200,8 @@ class WinogradGradient {
   const std::uint8_t* code_;
   const Split split_;
   std::vector<Affine> rows_;
-  std::vector<float> class_value_, step_;
+  KeptVector<float> class_value_;
+  std::vector<float> step_;
   const GradientTarget to_;
   float* const out_;
 };

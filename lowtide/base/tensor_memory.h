@@ -4,9 +4,9 @@
 
 namespace lowtide {
 
-// Counts what libtorch allocates on the CPU, from the first call of install() on. What oneDNN takes for
-// itself inside a primitive is not seen.
-class MemoryMeter {
+// The CPU's tensors in kept memory (kept_memory.h), from the first call of install() on, and how much they take. What oneDNN
+// takes for itself inside a primitive is neither kept nor seen.
+class TensorMemory {
  public:
   static void install();
 
