@@ -7,7 +7,8 @@
 namespace lowtide {
 
 // Codes of 8 bits and fewer on tensor cores: convolutions, those of trunks fused with what surrounds them, and products of matrices;
-// on a GPU from sm_80 on. What it has no kernels for (wider codes, float operands, groups, dilations) it leaves to `simulated`.
+// on a GPU from sm_80 on. What it has no kernels for (wider codes, float operands, groups that are not depthwise 3×3, dilations) it
+// leaves to `simulated`.
 class CudaEngine final : public Engine {
  public:
   CudaEngine();  // UserError where the GPU is too old

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kAcross = 4;  // columns of the error that a thread takes at once
 constexpr int kMostChannels = 144;
+constexpr int kSumsAtOnce = 3;  // of taps, which go through shared memory together
 
 // Sums in memory, by channel: of products and of the input's codes by tap; of the error's codes, of all and of those that a tap leads
 // to. Then a counter of blocks for each group of channels.
@@ -30,7 +31,8 @@ struct WeightCut {
   int tile_images = 1, tile_rows = 0, strips = 0, tiles = 0, blocks = 0;  // of the error
   int runs = 0;                                                           // of kAcross columns
   int error_cols = 0, input_rows = 0, input_cols = 0;                     // in shared memory, of an image
-  Divisor by_words, by_units, by_error_cols, by_error_rows, by_input_cols, by_input_rows, by_runs, by_rows;
+  Divisor by_words, by_units, by_error_cols, by_error_rows, by_input_cols, by_input_rows, by_runs, by_rows,
+      by_group;
 
   explicit WeightCut(const ConvGeometry& g) {
     constexpr int kWantedBytes = 48 * 1024, kMostPixels = 32'768;  // 255² · 2^15 < 2^31
@@ -65,6 +67,7 @@ struct WeightCut {
     by_input_rows = Divisor(input_rows);
     by_runs = Divisor(runs);
     by_rows = Divisor(tile_rows);
+    by_group = Divisor(group);
   }
   __host__ __device__ int error_bytes() const { return tile_images * tile_rows * error_cols * group; }
   __host__ __device__ int input_bytes() const { return tile_images * input_rows * input_cols * group; }
@@ -89,19 +92,32 @@ __global__ void __launch_bounds__(kDepthwiseThreads, 2)
   const bool takes_errors = values.input.residual != 0;
   const SumPlaces places(a.work, g.inputs);
   const unsigned fill = static_cast<unsigned>(values.input.zero) * 0x01010101u;
-  std::uint8_t* const inputs = memory + cut.error_bytes();
+
+  const auto load = [&](int number, int stage) {
+    if (number < cut.tiles) {
+      const int image = number / cut.strips * cut.tile_images, row = number % cut.strips * cut.tile_rows;
+      std::uint8_t* to = memory + stage * cut.tile_bytes();
+      load_pixels({cut.tile_images, cut.tile_rows, cut.error_cols, image, row, 0, cut.by_error_cols,
+                   cut.by_error_rows},
+                  a.dy.code, g.images, g.rows, g.cols, g.inputs, first_channel, cut.by_units, 0, to);
+      load_pixels({cut.tile_images, cut.input_rows, cut.input_cols, image, row * kStride - g.pad_rows,
+                   -g.pad_cols, cut.by_input_cols, cut.by_input_rows},
+                  a.x.code, g.images, g.height, g.width, g.inputs, first_channel, cut.by_units, fill,
+                  to + cut.error_bytes());
+    }
+    commit_copies();
+  };
 
   LaneSums sums;
-  for (int number = static_cast<int>(blockIdx.x); number < cut.tiles; number += static_cast<int>(gridDim.x)) {
+  int stage = 0;
+  load(static_cast<int>(blockIdx.x), stage);
+  for (int number = static_cast<int>(blockIdx.x); number < cut.tiles;
+       number += static_cast<int>(gridDim.x), stage ^= 1) {
+    load(number + static_cast<int>(gridDim.x), stage ^ 1);
     const int image = number / cut.strips * cut.tile_images, row = number % cut.strips * cut.tile_rows;
-    load_pixels(
-        {cut.tile_images, cut.tile_rows, cut.error_cols, image, row, 0, cut.by_error_cols, cut.by_error_rows},
-        a.dy.code, g.images, g.rows, g.cols, g.inputs, first_channel, cut.by_units, 0, memory);
-    load_pixels({cut.tile_images, cut.input_rows, cut.input_cols, image, row * kStride - g.pad_rows,
-                 -g.pad_cols, cut.by_input_cols, cut.by_input_rows},
-                a.x.code, g.images, g.height, g.width, g.inputs, first_channel, cut.by_units, fill, inputs);
-    commit_copies();
-    wait_for_copies<0>();
+    const std::uint8_t* errors = memory + stage * cut.tile_bytes();
+    const std::uint8_t* inputs = errors + cut.error_bytes();
+    wait_for_copies<1>();
     __syncthreads();
     const int items = lane < cut.lanes ? cut.tile_images * cut.tile_rows * cut.runs : 0;
 #pragma unroll 1
@@ -118,7 +134,7 @@ __global__ void __launch_bounds__(kDepthwiseThreads, 2)
         transpose_bytes(pixels, channels);
       };
       unsigned error[4];
-      words_at(memory + (line * cut.error_cols + col) * cut.group + 4 * word, 1, error);
+      words_at(errors + (line * cut.error_cols + col) * cut.group + 4 * word, 1, error);
       const int there = min(kAcross, g.cols - col);
       const unsigned ones = 0x01010101u >> 8 * (kAcross - there);
 #pragma unroll
@@ -162,28 +178,35 @@ __global__ void __launch_bounds__(kDepthwiseThreads, 2)
     __syncthreads();  // the tile was read
   }
 
-  // Lanes' sums, one kind after the other.
+  // Lanes' sums, of three taps at once, which are neighbours in memory too.
   auto* shared = reinterpret_cast<int*>(memory);
-  const auto add = [&](const unsigned(&of)[4], long long* to) {
+  const auto add = [&](const auto(&of)[4], int at, long long* to, int count) {
     if (lane < cut.lanes) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) shared[lane * cut.group + 4 * word + j] = static_cast<int>(of[j]);
+      for (int j = 0; j < 4; ++j)
+        shared[(lane * kSumsAtOnce + at) * cut.group + 4 * word + j] = static_cast<int>(of[j]);
     }
+    if (at + 1 < count) return;
     __syncthreads();
-    for (int channel = static_cast<int>(threadIdx.x); channel < cut.group;
-         channel += static_cast<int>(blockDim.x)) {
+    for (int i = static_cast<int>(threadIdx.x); i < count * cut.group; i += static_cast<int>(blockDim.x)) {
       int sum = 0;
-      for (int i = 0; i < cut.lanes; ++i) sum += shared[i * cut.group + channel];
-      add_word(to + first_channel + channel, sum);
+      for (int k = 0; k < cut.lanes; ++k) sum += shared[k * kSumsAtOnce * cut.group + i];
+      const int kind = cut.by_group.of(i);
+      add_word(to + kind * g.inputs + first_channel + i - kind * cut.group, sum);
     }
     __syncthreads();
   };
 #pragma unroll
-  for (int tap = 0; tap < kDepthwiseTaps; ++tap) {
-    add(sums.products[tap], places.products + tap * g.inputs);
-    add(sums.inputs[tap], places.inputs + tap * g.inputs);
+  for (int row = 0; row < kDepthwiseKernel; ++row) {
+    const int first = row * kDepthwiseKernel;
+#pragma unroll
+    for (int i = 0; i < kSumsAtOnce; ++i)
+      add(sums.products[first + i], i, places.products + first * g.inputs, kSumsAtOnce);
+#pragma unroll
+    for (int i = 0; i < kSumsAtOnce; ++i)
+      add(sums.inputs[first + i], i, places.inputs + first * g.inputs, kSumsAtOnce);
   }
-  add(sums.errors, places.errors);
+  add(sums.errors, 0, places.errors, 1);
 
   if (!is_last_block(places.blocks_done + blockIdx.y, gridDim.x)) return;
   const long long all = g.output_pixels(), zero = values.input.zero;
@@ -211,8 +234,9 @@ std::size_t depthwise_weight_gradient_work_bytes(int channels) {
 
 void depthwise_weight_gradient(const WeightGradientArguments& a, void* stream) {
   const WeightCut cut(a.g);
-  const std::size_t bytes = std::max(static_cast<std::size_t>(cut.tile_bytes()),
-                                     sizeof(int) * static_cast<std::size_t>(cut.lanes * cut.group));
+  const std::size_t bytes =
+      std::max(static_cast<std::size_t>((cut.tiles > cut.blocks ? 2 : 1) * cut.tile_bytes()),
+               lane_bytes(cut, kSumsAtOnce * sizeof(int)));
   const dim3 grid(static_cast<unsigned>(cut.blocks), static_cast<unsigned>(a.g.inputs / cut.group));
   const int threads = round_up(cut.words * cut.lanes, kWarp);
   const auto launch = [&](auto steps) {
