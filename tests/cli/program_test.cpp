@@ -144,9 +144,9 @@ TEST_F(Program, WhatAClosedLoopWillDoIsToldAsItsPlan) {
       run({"cost", "--recipe", recipe_.string(), "--schedule", "price 3:8 every=5 budget=0.63", "--json"});
   ASSERT_EQ(cost.code, 0) << cost.error;
   EXPECT_THAT(cost.error, testing::HasSubstr("note: price decides while it trains"));
-  @ @  // 0.63 of 192 of 3072, less 6 probes of 7² + 8² at most and a step's change in 40 steps.
-      EXPECT_NEAR(Json::parse(cost.out).at("relative_cost").get<double>(),
-                  (0.63 * 192 - 6 * 113.0 / 40) / 3072, 192.0 / 40 / 3072);
+  // 0.63 of 192 of 3072, less 6 probes of 7² + 8² at most and a step's change in 40 steps.
+  EXPECT_NEAR(Json::parse(cost.out).at("relative_cost").get<double>(), (0.63 * 192 - 6 * 113.0 / 40) / 3072,
+              192.0 / 40 / 3072);
   const Finished water = run(
       {"cost", "--recipe", recipe_.string(), "--schedule", "waterfill 3:8 every=5 budget=0.63", "--json"});
   ASSERT_EQ(water.code, 0) << water.error;
