@@ -113,7 +113,7 @@ WaterfillBits::WaterfillBits(const Intervals& intervals, Spending spending, std:
 Bits WaterfillBits::at(std::int64_t step) const {
   step = std::clamp<std::int64_t>(step, 0, intervals_.steps - 1);
   if (intervals_.of_step(step) == intervals_.last() && !loop_.last.empty()) return {last_level(), gradient_};
-  const LayerBits* decided = decided_at(step);
+  const LayerBits* decided = is_network_known_ ? decided_at(step) : nullptr;
   return {decided ? level_of(*decided) : plan_[static_cast<std::size_t>(step)], gradient_};
 }
 
