@@ -12,6 +12,7 @@
 #include "lowtide/bench/layer_bench.h"
 #include "lowtide/bench/memory_meter.h"
 #include "lowtide/bench/ranks_bench.h"
+#include "lowtide/bench/stage_bench.h"
 #include "lowtide/bench/step_bench.h"
 #include "lowtide/ranks/c10d_ranks.h"
 #include "lowtide/schedule/text.h"
@@ -24,30 +25,63 @@ const std::string& model_of(const StepBenchOptions& options) {
   return options.recipe ? options.recipe->model.name : options.model;
 }
 
-void print_table(const StepBenchOptions& options, const std::vector<StepTiming>& timings) {
+void print_peaks(const MachinePeaks& peaks, const std::string& device) {
+  fmt::print(
+      "\nroofline: {:.0f} GB/s of a copy; multiply-accumulates {:.0f} G/s of floats{}, {:.0f} of bytes\n",
+      peaks.bytes * 1e-9, peaks.float_macs * 1e-9,
+      device == "cuda" ? fmt::format(", {:.0f} as TF32", peaks.tf32_macs * 1e-9) : "",
+      peaks.byte_macs * 1e-9);
+}
+
+Json to_json(const MachinePeaks& peaks) {
+  return {{"bytes_per_s", peaks.bytes},
+          {"float_macs_per_s", peaks.float_macs},
+          {"tf32_macs_per_s", peaks.tf32_macs},
+          {"byte_macs_per_s", peaks.byte_macs}};
+}
+
+// The line below an engine's times: what a step asks for, and what it was made of.
+void print_work(const StepTiming& timing) {
+  fmt::print("{:<16} at the least {:.3f} ms: {:.2f} GB, {:.1f} G multiply-accumulates\n", "",
+             timing.least_milliseconds, timing.least.bytes * 1e-9, timing.least.macs() * 1e-9);
+  if (timing.kernels > 0)
+    fmt::print("{:<16} {} kernels in one CUDA graph; {} captured\n", "", timing.kernels, timing.captures);
+  if (!timing.simulated.empty()) fmt::print("{:<16} {}\n", "", timing.simulated);
+}
+
+void print_table(const StepBenchOptions& options, const StepBench& bench) {
+  const std::vector<StepTiming>& timings = bench.timings;
   fmt::print("{}, {} {} a step, {} threads, bits {}/{}{}\n", model_of(options), timings[0].items,
              timings[0].item_name, at::get_num_threads(), options.bits.forward, options.bits.backward,
              options.recompute ? ", recompute" : "");
   fmt::print("{}\n", timings[0].data.empty() ? "" : timings[0].data + "\n");
-  fmt::print("{:<16} {:>10} {:>10} {:>12} {:>14}\n", "engine", "ms", "fastest", timings[0].item_name + "/s",
-             "peak MiB");
+  fmt::print("{:<16} {:>10} {:>10} {:>12} {:>14} {:>12}\n", "engine", "ms", "fastest",
+             timings[0].item_name + "/s", "peak MiB", "of roofline");
   for (const StepTiming& timing : timings) {
-    fmt::print("{:<16} {:>10.2f} {:>10.2f} {:>12.0f} {:>14.1f}   {:.2f} x the time of {}\n",
+    fmt::print("{:<16} {:>10.2f} {:>10.2f} {:>12.0f} {:>14.1f} {:>10.1f} %   {:.2f} x the time of {}\n",
                timing.engine + (timing.tf32 ? " (TF32)" : ""), timing.milliseconds, timing.fastest,
                1000.0 * static_cast<double>(timing.items) / timing.milliseconds,
                static_cast<double>(timing.peak_bytes) / (1 << 20),
+               100 * timing.least_milliseconds / timing.milliseconds,
                timing.milliseconds / timings[0].milliseconds, timings[0].engine);
-    if (timing.kernels > 0) fmt::print("{:<16} {} kernels in one CUDA graph\n", "", timing.kernels);
+    print_work(timing);
   }
+  print_peaks(bench.peaks, options.device);
 }
 
-Json to_json(const StepBenchOptions& options, const std::vector<StepTiming>& timings) {
+Json to_json(const StepBenchOptions& options, const StepBench& bench) {
+  const std::vector<StepTiming>& timings = bench.timings;
   Json engines = Json::object();
   for (const StepTiming& timing : timings) {
     engines[timing.engine] = {{"ms", timing.milliseconds},
                               {"fastest_ms", timing.fastest},
                               {"peak_bytes", timing.peak_bytes},
                               {"kernels", timing.kernels},
+                              {"captures", timing.captures},
+                              {"least_bytes", timing.least.bytes},
+                              {"least_macs", timing.least.macs()},
+                              {"least_ms", timing.least_milliseconds},
+                              {"roofline_share", timing.least_milliseconds / timing.milliseconds},
                               {"tf32", timing.tf32}};
   }
   return {{"model", model_of(options)},
@@ -59,6 +93,7 @@ Json to_json(const StepBenchOptions& options, const std::vector<StepTiming>& tim
           {"device", options.device},
           {"bits", {options.bits.forward, options.bits.backward}},
           {"recompute", options.recompute},
+          {"peaks", to_json(bench.peaks)},
           {"engines", engines}};
 }
 
@@ -97,6 +132,47 @@ Json to_json(const LayerBench& bench) {
     layers.push_back({{"shape", shape_text(layer.shape)}, {"models", layer.models}, {"products", products}});
   }
   return {{"threads", at::get_num_threads()}, {"peak_products_per_s", bench.peak}, {"layers", layers}};
+}
+
+void print_stages(const StageBenchOptions& options, const StageBench& bench) {
+  fmt::print("{}, bits {}/{}; ms of a stage, and the share of the roofline\n\n", options.device,
+             options.bits.forward, options.bits.backward);
+  fmt::print("{:<34} {:<12} {:>10} {:>8} {:>10} {:>8} {:>8}\n", "layer", "engine", "forward", "", "back", "",
+             "x " + options.engines[0]);
+  for (const StageLayer& layer : bench.layers) {
+    const auto all = [](const StageEngineTiming& t) {
+      return t.forward.milliseconds + t.backward.milliseconds;
+    };
+    for (const StageEngineTiming& t : layer.engines) {
+      fmt::print("{:<34} {:<12} {:>10.4f} {:>6.0f} % {:>10.4f} {:>6.0f} % {:>8.2f}\n",
+                 shape_text(layer.shape), t.engine, t.forward.milliseconds,
+                 100 * t.forward.least_milliseconds / t.forward.milliseconds, t.backward.milliseconds,
+                 100 * t.backward.least_milliseconds / t.backward.milliseconds,
+                 all(t) / all(layer.engines[0]));
+    }
+  }
+  print_peaks(bench.peaks, options.device);
+}
+
+Json to_json(const StageTiming& timing) {
+  return {{"ms", timing.milliseconds},
+          {"least_bytes", timing.least.bytes},
+          {"least_macs", timing.least.macs()},
+          {"roofline_share", timing.least_milliseconds / timing.milliseconds}};
+}
+
+Json to_json(const StageBenchOptions& options, const StageBench& bench) {
+  Json layers = Json::array();
+  for (const StageLayer& layer : bench.layers) {
+    Json engines = Json::object();
+    for (const StageEngineTiming& t : layer.engines)
+      engines[t.engine] = {{"forward", to_json(t.forward)}, {"backward", to_json(t.backward)}};
+    layers.push_back({{"shape", shape_text(layer.shape)}, {"models", layer.models}, {"engines", engines}});
+  }
+  return {{"device", options.device},
+          {"bits", {options.bits.forward, options.bits.backward}},
+          {"peaks", to_json(bench.peaks)},
+          {"layers", layers}};
 }
 
 void print_ranks(const StepBenchOptions& options, std::int64_t shards, int threads, int ranks,
@@ -165,9 +241,12 @@ int bench_command(int argc, char** argv) {
   bool json = false;
   CLI::App app(
       "step: time whole training steps (forward, backward, update) and their peak memory, engine by engine.\n"
-      "layer: time the integer engine's products on the convolutions of some models, against fp32 and the "
-      "machine's "
-      "peak, and compare their results with the reference.",
+      "layer: on a CPU, time the integer engine's products on the convolutions of some models, against fp32 "
+      "and "
+      "the machine's peak, and compare their results with the reference; on a GPU, time the convolutions as "
+      "stages of a trunk, engine by engine.\n"
+      "The roofline is what a machine could do at the most: the fewest bytes that a step must move and its "
+      "multiply-accumulates, at the rates of a large copy and of large products, which are measured too.",
       "bench");
   app.add_option("WHAT", what, "what is timed")->required()->type_name(kWhat);
   app.add_option("--model", options.model, "step: a name from `lowtide models`")
@@ -187,7 +266,7 @@ int bench_command(int argc, char** argv) {
           ->check(CLI::PositiveNumber);
   app.add_option(
       "--engines", engines,
-      "step: comma-separated: fp32 (no quantisation), simulated, integer on a CPU, cuda on a GPU; on a GPU "
+      "comma-separated: fp32 (no quantisation), simulated, integer on a CPU, cuda on a GPU; on a GPU "
       "fp32 and cuda multiply floats as TF32, as users of PyTorch do; default: all that the device has");
   app.add_option("--bits", options.bits.forward, "forward bits")
       ->capture_default_str()
@@ -201,7 +280,7 @@ int bench_command(int argc, char** argv) {
   app.add_option("--repeat", options.repeat, "rounds; the median counts in step, the fastest in layer")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--device", options.device, "step: where it is computed")
+  app.add_option("--device", options.device, "where it is computed")
       ->capture_default_str()
       ->type_name(kDevices);
   app.add_option("--threads", threads, "0: all cores")->capture_default_str();
@@ -231,6 +310,17 @@ int bench_command(int argc, char** argv) {
     return bench_step_on_ranks(options, shards, ranks, threads, json);
   }
   prepare_torch(threads);
+  if (what == "layer" && options.device == "cuda") {
+    StageBenchOptions stages{.batch = options.batch,
+                             .engines = options.engines,
+                             .bits = options.bits,
+                             .repeat = options.repeat,
+                             .device = options.device};
+    if (!models.empty()) stages.models = names_in(models);
+    const StageBench bench = bench_stages(stages);
+    json ? fmt::print("{}\n", to_json(stages, bench).dump()) : print_stages(stages, bench);
+    return 0;
+  }
   if (what == "layer") {
     LayerBenchOptions layers{.batch = options.batch, .bits = options.bits, .repeat = options.repeat};
     if (!models.empty()) layers.models = names_in(models);
@@ -240,11 +330,11 @@ int bench_command(int argc, char** argv) {
   }
   if (!recipe.empty()) options.recipe = read_recipe(recipe, changes);
   MemoryMeter::install();
-  const std::vector<StepTiming> timings = bench_step(options);
+  const StepBench bench = bench_step(options);
   if (json) {
-    fmt::print("{}\n", to_json(options, timings).dump());
+    fmt::print("{}\n", to_json(options, bench).dump());
   } else {
-    print_table(options, timings);
+    print_table(options, bench);
   }
   return 0;
 }

@@ -4,10 +4,9 @@
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <chrono>
-#include <functional>
 
 #include "lowtide/base/error.h"
+#include "lowtide/bench/timing.h"
 #include "lowtide/tasks/image_setup.h"
 #include "lowtide/tasks/setup.h"
 #include "lowtide/train/optimizer.h"
@@ -72,17 +71,6 @@ class ShardedCandidate {
   torch::Tensor never_ = torch::zeros({}, torch::kBool);  // halted
 };
 
-double milliseconds_of(const std::function<void()>& work) {
-  const auto before = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 // A slice of each node to each of the others, and one sum of slices likewise (Ranks::sum).
 std::int64_t bytes_sent(std::int64_t numbers, std::int64_t leaves, std::int64_t ranks) {
   while (leaves % 2 == 0) leaves /= 2;
@@ -101,12 +89,12 @@ RanksTiming time_engine(const StepBenchOptions& options, const std::string& engi
   const torch::Tensor node = torch::ones({together.numbers()});
   for (int round = -kWarmUpSteps; round < options.repeat; ++round) {
     at::set_num_threads(threads);
-    const double solo = by_itself ? milliseconds_of([&] { by_itself->step(); }) : 0;
+    const double solo = by_itself ? milliseconds_of(torch::kCPU, [&] { by_itself->step(); }) : 0;
     at::set_num_threads(own_threads);
     wait_for_all();
-    const double shared = milliseconds_of([&] { together.step(); });
+    const double shared = milliseconds_of(torch::kCPU, [&] { together.step(); });
     wait_for_all();
-    const double exchange = milliseconds_of([&] { ranks->sum({node.clone()}); });
+    const double exchange = milliseconds_of(torch::kCPU, [&] { ranks->sum({node.clone()}); });
     if (round < 0) continue;
     alone_ms.push_back(solo);
     ranks_ms.push_back(shared);

@@ -1,19 +1,21 @@
 #include "lowtide/bench/step_bench.h"
 
-#include <torch/cuda.h>
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
+#include <utility>
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/torch.h"
 #include "lowtide/bench/memory_meter.h"
+#include "lowtide/bench/timing.h"
+#include "lowtide/bench/work_recorder.h"
 #include "lowtide/tasks/image_setup.h"
 #include "lowtide/tasks/setup.h"
 #include "lowtide/tasks/task.h"
 #include "lowtide/train/optimizer.h"
+#include "lowtide/train/simulated_layers.h"
 #include "lowtide/train/step_graph.h"
 #if defined(LOWTIDE_WITH_CUDA)
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -38,14 +40,29 @@ class Candidate {
       compute_and_update();
     }
     ++execution().step;
-    if (halted_.device().is_cuda()) torch::cuda::synchronize();
   }
   // Never from a graph, whose memory stays where it is.
   void step_as_it_is() {
     draw_batch();
     compute_and_update();
   }
+  // What a step must do at the least, by a step of its own.
+  LeastWork least_work() {
+    const auto recorder = std::make_shared<WorkRecorder>();
+    const auto engine = std::exchange(execution().engine, recorder);
+    step_as_it_is();
+    execution().engine = engine;
+    LeastWork work = recorder->work();
+    std::int64_t parameters = 0, optimizer_numbers = 0;
+    for (const torch::Tensor& parameter : model().parameters()) parameters += parameter.numel();
+    for (const auto& [name, tensor] : optimizer_->tensors()) optimizer_numbers += tensor.numel();
+    work.bytes += least_update_bytes(parameters, optimizer_numbers);
+    return work;
+  }
   std::int64_t kernels() const { return graph_ ? graph_->kernels() : 0; }
+  std::int64_t captures() const { return graph_ ? graph_->captures() : 0; }
+  std::string simulated() { return simulated_text(model(), execution()); }
+  torch::Device device() const { return halted_.device(); }
   void forget_gradients() { model().zero_grad(/*set_to_none=*/true); }
   bool tf32() const { return tf32_; }
   virtual std::int64_t items() const = 0;
@@ -155,15 +172,8 @@ Recipe recipe_for(const StepBenchOptions& options, const std::string& engine) {
   recipe.precision.engine = engine == "fp32" ? "simulated" : engine;
   recipe.precision.recompute = options.recompute;
   recipe.running.device = options.device;
-  // The two that one picks for speed; `cuda` multiplies floats in layers that are left in fp32.
-  if (engine == "fp32" || engine == "cuda") recipe.running.tf32 = true;
+  if (is_timed_with_tf32(engine)) recipe.running.tf32 = true;
   return recipe;
-}
-
-double milliseconds_of(Candidate& candidate) {
-  const auto before = std::chrono::steady_clock::now();
-  candidate.step();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before).count();
 }
 
 std::int64_t peak_bytes_on_cpu(Candidate& candidate) {
@@ -191,10 +201,10 @@ std::int64_t peak_bytes_on_cuda([[maybe_unused]] Candidate& candidate) {
 
 }  // namespace
 
-std::vector<StepTiming> bench_step(const StepBenchOptions& options) {
-  const bool on_cuda = options.device == "cuda";
-  if (on_cuda && !torch::cuda::is_available())
-    throw UserError("device 'cuda': this build or this machine has none");
+bool is_timed_with_tf32(const std::string& engine) { return engine == "fp32" || engine == "cuda"; }
+
+StepBench bench_step(const StepBenchOptions& options) {
+  const bool on_cuda = device_of({.device = options.device}).is_cuda();
   const MakeCandidate make =
       options.recipe ? [](const Recipe& recipe, Bits bits) -> std::unique_ptr<Candidate> {
     return std::make_unique<TaskCandidate>(recipe, bits);
@@ -211,19 +221,27 @@ std::vector<StepTiming> bench_step(const StepBenchOptions& options) {
                        .data = candidate.data(),
                        .items = candidate.items(),
                        .item_name = candidate.item_name(),
+                       .simulated = candidate.simulated(),
                        .peak_bytes = on_cuda ? peak_bytes_on_cuda(candidate) : peak_bytes_on_cpu(candidate)});
   }
   std::vector<std::vector<double>> samples(candidates.size());
   for (int round = 0; round < options.repeat; ++round) {
-    for (std::size_t i = 0; i < candidates.size(); ++i) samples[i].push_back(milliseconds_of(*candidates[i]));
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      Candidate& candidate = *candidates[i];
+      samples[i].push_back(milliseconds_of(candidate.device(), [&] { candidate.step(); }));
+    }
   }
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    std::sort(samples[i].begin(), samples[i].end());
-    timings[i].milliseconds = samples[i][samples[i].size() / 2];
-    timings[i].fastest = samples[i].front();
+    timings[i].milliseconds = median(samples[i]);
+    timings[i].fastest = *std::min_element(samples[i].begin(), samples[i].end());
     timings[i].kernels = candidates[i]->kernels();
+    timings[i].captures = candidates[i]->captures();
+    timings[i].least = candidates[i]->least_work();
   }
-  return timings;
+  const MachinePeaks peaks = measure_peaks(candidates[0]->device());
+  for (StepTiming& timing : timings)
+    timing.least_milliseconds = least_milliseconds(timing.least, peaks, timing.tf32);
+  return {peaks, timings};
 }
 
 }  // namespace lowtide
