@@ -9,11 +9,12 @@ string(REGEX MATCHALL "[^\n]+" lines "${listing}")
 set(script "")
 function(add name filter)
   # GoogleTest lists the skipped cases after the passed ones and before the failed ones. So output that ends with such a
-  # line is of a suite that skipped cases and failed in none; CTest would call it skipped whatever the exit code is.
+  # line is of a suite that skipped cases and failed in none; CTest would call it skipped whatever the exit code is. Where
+  # nothing can be run, the binary says so.
   string(APPEND script
     "add_test([[${PREFIX}${name}]] [[${BINARY}]] [[--gtest_filter=${filter}]])\n"
     "set_tests_properties([[${PREFIX}${name}]] PROPERTIES TIMEOUT 600 ENVIRONMENT [[${ENVIRONMENT}]]\n"
-    "  SKIP_REGULAR_EXPRESSION [[\\[  SKIPPED \\] [A-Za-z0-9_/.]+\n*$]])\n")
+    "  SKIP_REGULAR_EXPRESSION [[\\[  SKIPPED \\] [A-Za-z0-9_/.]+\n*$;nothing was run: no CUDA device]])\n")
   set(script "${script}" PARENT_SCOPE)
 endfunction()
 

@@ -76,6 +76,12 @@ inline std::shared_ptr<const Engine> engine_under_test() {
   return make_engine(name != nullptr ? name : "simulated");
 }
 
+// The device that golden files are tested on: likewise.
+inline torch::Device device_under_test() {
+  const char* name = std::getenv("LOWTIDE_TEST_DEVICE");
+  return torch::Device(name != nullptr ? name : "cpu");
+}
+
 inline std::shared_ptr<Execution> execution_at(Bits bits, bool stochastic = false) {
   auto execution = std::make_shared<Execution>();
   execution->engine = engine_under_test();

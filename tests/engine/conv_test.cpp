@@ -4,6 +4,7 @@
 #include "lowtide/engine/integer.h"
 #include "lowtide/engine/pixels_apart.h"
 #include "tests/engine/naive.h"
+#include "tests/engine/on_engine_device.h"
 #include "tests/testing.h"
 
 namespace lowtide {
@@ -65,7 +66,11 @@ Operands operands(const ConvShape& s, int x_bits, int w_bits, int dy_bits, bool 
 
 class EngineConv : public testing::TestWithParam<std::tuple<std::string, Geometry>> {
  protected:
-  const std::shared_ptr<const Engine> engine_ = make_engine(std::get<0>(GetParam()));
+  void SetUp() override {
+    if (!engine_.can_run()) GTEST_SKIP() << "no CUDA device";
+  }
+
+  const PlacedEngine engine_{std::get<0>(GetParam())};
   const ConvShape shape_ = std::get<1>(GetParam()).shape();
 
   // Calls check(operands with the bits for the pair's two operands in both ranges of values).
@@ -87,7 +92,7 @@ constexpr double kTolerance = 1e-5;
 TEST_P(EngineConv, Output) {
   for_all_bits([&](int x_bits, int w_bits, bool far_from_zero) {
     const Operands o = operands(shape_, x_bits, w_bits, 8, far_from_zero);
-    const torch::Tensor y = engine_->conv2d(o.x, o.w, shape_);
+    const torch::Tensor y = engine_.conv2d(o.x, o.w, shape_);
     EXPECT_EQ(y.scalar_type(), torch::kFloat);
     EXPECT_TRUE(close_to(y, naive::conv2d(o.x, o.w, shape_), kTolerance));
   });
@@ -96,7 +101,7 @@ TEST_P(EngineConv, Output) {
 TEST_P(EngineConv, InputGradient) {
   for_all_bits([&](int dy_bits, int w_bits, bool far_from_zero) {
     const Operands o = operands(shape_, 8, w_bits, dy_bits, far_from_zero);
-    const torch::Tensor dx = engine_->conv2d_input_gradient(o.dy, o.w, shape_);
+    const torch::Tensor dx = engine_.conv2d_input_gradient(o.dy, o.w, shape_);
     EXPECT_EQ(dx.scalar_type(), torch::kFloat);
     EXPECT_TRUE(close_to(dx, naive::conv2d_input_gradient(o.dy, o.w, shape_), kTolerance));
   });
@@ -105,7 +110,7 @@ TEST_P(EngineConv, InputGradient) {
 TEST_P(EngineConv, WeightGradient) {
   for_all_bits([&](int dy_bits, int x_bits, bool far_from_zero) {
     const Operands o = operands(shape_, x_bits, 8, dy_bits, far_from_zero);
-    const torch::Tensor dw = engine_->conv2d_weight_gradient(o.dy, o.x, shape_);
+    const torch::Tensor dw = engine_.conv2d_weight_gradient(o.dy, o.x, shape_);
     EXPECT_EQ(dw.scalar_type(), torch::kFloat);
     EXPECT_TRUE(close_to(dw, naive::conv2d_weight_gradient(o.dy, o.x, shape_), kTolerance));
   });
@@ -191,25 +196,27 @@ const std::vector<ConvShape> kUnequalShapes{
 class EngineUnequalConv : public testing::TestWithParam<std::string> {};
 
 TEST_P(EngineUnequalConv, AllThreeProducts) {
-  const auto engine = make_engine(GetParam());
+  const PlacedEngine engine(GetParam());
+  if (!engine.can_run()) GTEST_SKIP() << "no CUDA device";
   for (const ConvShape& shape : kUnequalShapes) {
     for (const int bits : {8, 3, 12, 0}) {
       SCOPED_TRACE(testing::Message()
                    << shape.weight[2] << " x " << shape.weight[3] << ", " << bits << " bits");
       const Operands o = operands(shape, bits, bits, 8, /*far_from_zero=*/true);
-      EXPECT_TRUE(close_to(engine->conv2d(o.x, o.w, shape), naive::conv2d(o.x, o.w, shape), kTolerance));
-      EXPECT_TRUE(close_to(engine->conv2d_input_gradient(o.dy, o.w, shape),
+      EXPECT_TRUE(close_to(engine.conv2d(o.x, o.w, shape), naive::conv2d(o.x, o.w, shape), kTolerance));
+      EXPECT_TRUE(close_to(engine.conv2d_input_gradient(o.dy, o.w, shape),
                            naive::conv2d_input_gradient(o.dy, o.w, shape), kTolerance));
-      EXPECT_TRUE(close_to(engine->conv2d_weight_gradient(o.dy, o.x, shape),
+      EXPECT_TRUE(close_to(engine.conv2d_weight_gradient(o.dy, o.x, shape),
                            naive::conv2d_weight_gradient(o.dy, o.x, shape), kTolerance));
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, EngineUnequalConv, testing::ValuesIn(engine_names()));
+INSTANTIATE_TEST_SUITE_P(Engines, EngineUnequalConv, testing::ValuesIn(placed_engine_names()));
 
 INSTANTIATE_TEST_SUITE_P(Engines, EngineConv,
-                         testing::Combine(testing::ValuesIn(engine_names()), testing::ValuesIn(kGeometries)));
+                         testing::Combine(testing::ValuesIn(placed_engine_names()),
+                                          testing::ValuesIn(kGeometries)));
 
 // Large enough that every library would share the work between threads.
 const std::vector<Geometry> kLargeGeometries{
@@ -223,14 +230,14 @@ TEST_P(EngineConvThreads, TheirNumberDoesNotMatter) {
   for (const auto& [first, second] : {std::pair{8, 8}, std::pair{4, 4}, std::pair{0, 0}, std::pair{12, 0}}) {
     SCOPED_TRACE(testing::Message() << first << " and " << second << " bits");
     const Operands o = operands(shape_, first, second, first, false);
-    expect_independent_of_threads([&] { return engine_->conv2d(o.x, o.w, shape_); });
-    expect_independent_of_threads([&] { return engine_->conv2d_input_gradient(o.dy, o.w, shape_); });
-    expect_independent_of_threads([&] { return engine_->conv2d_weight_gradient(o.dy, o.x, shape_); });
+    expect_independent_of_threads([&] { return engine_.conv2d(o.x, o.w, shape_); });
+    expect_independent_of_threads([&] { return engine_.conv2d_input_gradient(o.dy, o.w, shape_); });
+    expect_independent_of_threads([&] { return engine_.conv2d_weight_gradient(o.dy, o.x, shape_); });
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, EngineConvThreads,
-                         testing::Combine(testing::ValuesIn(engine_names()),
+                         testing::Combine(testing::ValuesIn(placed_engine_names()),
                                           testing::ValuesIn(kLargeGeometries)));
 
 TEST(ConvShape, SizesAndMacs) {

@@ -44,7 +44,10 @@ std::string recorded_layer(const std::string& name) {
 
 class GoldenBert : public testing::Test {
  protected:
-  GoldenBert() { attach_layers(model_, execution_, LayerRules()); }
+  GoldenBert() {
+    attach_layers(model_, execution_, LayerRules());
+    model_.to(device_under_test());
+  }
 
   Recording after(std::size_t step) const {
     return step + 1 < steps_.size() ? steps_[step + 1].under("before.") : file_.under("final.");

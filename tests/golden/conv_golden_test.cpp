@@ -6,13 +6,13 @@ namespace {
 TEST(GoldenConv2d, OutputGradientsAndRunningRange) {
   for (const Recording& c : Recording("qconv2d.pt").numbered("c")) {
     SCOPED_TRACE(c.name());
-    const auto cfg = c["cfg"].accessor<std::int64_t, 1>();
+    const std::vector<std::int64_t> cfg = c.numbers("cfg");
     QuantConv2d conv =
         recorded_conv(c["weight"], c["x"], c["y"], {static_cast<int>(cfg[6]), static_cast<int>(cfg[7])});
     const QuantConv2dOptions& options = conv->options;
     ASSERT_EQ((std::vector{options.in_channels, options.out_channels, options.kernel, options.stride,
                            options.padding, options.groups}),
-              (std::vector(cfg.data(), cfg.data() + 6)));
+              (std::vector(cfg.begin(), cfg.begin() + 6)));
     expect_conv(conv, c);
     const torch::Tensor& y = c["y"];
     EXPECT_TRUE(close_to(conv->weight.grad(), c["grad_weight"], sum_tolerance(y.numel() / y.size(1))));

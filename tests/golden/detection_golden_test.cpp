@@ -26,7 +26,7 @@ class GoldenDetection : public testing::Test {
 };
 
 TEST_F(GoldenDetection, Anchors) {
-  const auto size = golden_["image_size"].accessor<std::int64_t, 1>();
+  const std::vector<std::int64_t> size = golden_.numbers("image_size");
   // Computed in double there and here: alike to the last bit but one.
   EXPECT_TRUE(close_to(make_anchors(size[0], size[1]), golden_["anchors"][0], 1e-7));
 }

@@ -53,14 +53,13 @@ class GoldenGraph : public testing::TestWithParam<Recorded> {
   }
 
   std::shared_ptr<const Gather> gather() const {
-    const auto source = file_["src"].accessor<std::int64_t, 1>(),
-               target = file_["dst"].accessor<std::int64_t, 1>();
+    const std::vector<std::int64_t> source = file_.numbers("src"), target = file_.numbers("dst");
     std::vector<Edge> edges;
-    for (std::int64_t e = 0; e < source.size(0); ++e) {
+    for (std::size_t e = 0; e < source.size(); ++e) {
       // A row gathers: it is the target.
       edges.push_back({static_cast<std::int32_t>(target[e]), static_cast<std::int32_t>(source[e])});
     }
-    return make_gather(csr_from_edges(recorded_["x"].size(0), edges), torch::kCPU, {});
+    return make_gather(csr_from_edges(recorded_["x"].size(0), edges), device_under_test(), {});
   }
 
   std::shared_ptr<GraphConv> make_layer(std::int64_t index, Bits bits) const {
@@ -71,6 +70,7 @@ class GoldenGraph : public testing::TestWithParam<Recorded> {
       layer = std::make_shared<QuantSageConvImpl>(options(index));
     }
     layer->attach(execution_at(bits), "layer", 0);
+    layer->to(device_under_test());
     load(*layer, recorded_.under("init."), layer_names(index));
     return layer;
   }
@@ -113,6 +113,7 @@ TEST_P(GoldenGraph, Step) {
                                                   .layers = layers(),
                                                   .quantized_aggregation = quantized_});
     attach_layers(*model, execution_at(bits), LayerRules());
+    model->to(device_under_test());
     const NameOf names = [&](const std::string& ours) { return network_name(ours); };
     load(*model, recorded_.under("init."), names);
     return step_from(model->forward({recorded_["x"], {}, {}}, {gather()}), recorded_["y"], *model, names);

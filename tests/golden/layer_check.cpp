@@ -22,6 +22,7 @@ QuantConv2d recorded_conv(const torch::Tensor& weight, const torch::Tensor& x, c
                                       .padding = weight.size(2) / 2,
                                       .groups = x.size(1) / weight.size(1)});
   conv->attach(execution_at(bits), "conv", 0);
+  conv->to(device_under_test());
   copy(conv->weight, weight);
   return conv;
 }
@@ -31,6 +32,7 @@ QuantLinear recorded_linear(const torch::Tensor& weight, const torch::Tensor& bi
   QuantLinear linear(QuantLinearOptions{
       .in_features = weight.size(1), .out_features = weight.size(0), .error = error, .bias = bias.defined()});
   linear->attach(execution_at(bits), "linear", 0);
+  linear->to(device_under_test());
   copy(linear->weight, weight);
   if (bias.defined()) copy(linear->bias, bias);
   return linear;

@@ -31,7 +31,10 @@ Bits bits_of(const Recording& step) { return {static_cast<int>(step.number("bits
 
 class GoldenLstm : public testing::Test {
  protected:
-  GoldenLstm() { attach_layers(model_, execution_, LayerRules()); }
+  GoldenLstm() {
+    attach_layers(model_, execution_, LayerRules());
+    model_.to(device_under_test());
+  }
 
   Recording after(std::size_t step) const {
     return step + 1 < steps_.size() ? steps_[step + 1].under("before.") : file_.under("final.");

@@ -7,16 +7,17 @@ namespace lowtide {
 namespace {
 
 Bits bits_of(const Recording& block) {
-  const auto cfg = block["cfg"].accessor<std::int64_t, 1>();
+  const std::vector<std::int64_t> cfg = block.numbers("cfg");
   return {static_cast<int>(cfg[4]), static_cast<int>(cfg[5])};
 }
 
 class RecordedBlock {
  public:
   explicit RecordedBlock(const Recording& recorded) : recorded_(recorded) {
-    const auto cfg = recorded["cfg"].accessor<std::int64_t, 1>();
+    const std::vector<std::int64_t> cfg = recorded.numbers("cfg");
     trunk_.append(register_block(block_, inverted_residual(cfg[0], cfg[1], cfg[2], cfg[3])));
     attach_layers(block_, execution, {});
+    block_.to(device_under_test());
   }
 
   StepResult step(Bits bits) {

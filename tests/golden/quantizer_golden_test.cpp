@@ -40,7 +40,7 @@ TEST_P(GoldenQuantizer, ErrorBehindALinearLayer) {
     QuantLinear linear =
         recorded_linear(torch::eye(features), {},
                         error.dim() == 3 ? ErrorRange::kPosition : ErrorRange::kTensor, {8, GetParam()});
-    const torch::Tensor x = normal(error.sizes(), 1).requires_grad_();
+    const torch::Tensor x = normal(error.sizes(), 1).to(error.device()).requires_grad_();
     linear(x).backward(error);
     EXPECT_TRUE(close_to(x.grad(), golden_[key + "_q"], kProduct)) << key;
   }
@@ -49,10 +49,10 @@ TEST_P(GoldenQuantizer, ErrorBehindALinearLayer) {
 TEST_P(GoldenQuantizer, ErrorBehindAnAttentionProduct) {
   const torch::Tensor& error = golden_["grad4d"];  // items, heads, positions, units
   const torch::Tensor stack = error.flatten(0, 1);
-  const torch::Tensor one = torch::eye(error.size(3)).expand({stack.size(0), -1, -1});
+  const torch::Tensor one = torch::eye(error.size(3), error.options()).expand({stack.size(0), -1, -1});
   QuantProduct product;
   product->attach(execution_at({8, GetParam()}), "product", 0);
-  const torch::Tensor x = normal(stack.sizes(), 1).requires_grad_();
+  const torch::Tensor x = normal(stack.sizes(), 1).to(error.device()).requires_grad_();
   product->forward(x, one, error.size(0)).backward(stack);
   EXPECT_TRUE(close_to(x.grad(), golden_["grad4d_q"].flatten(0, 1), kProduct));
 }

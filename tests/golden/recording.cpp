@@ -1,21 +1,39 @@
 #include "tests/golden/recording.h"
 
+#include <torch/cuda.h>
 #include <torch/serialize.h>
 
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 
+#include "lowtide/tasks/setup.h"
 #include "tests/golden/golden_dir.h"
 
 namespace lowtide {
+namespace {
+
+// On a GPU: products of floats as floats, and the same ones each time.
+class TestDevice final : public testing::Environment {
+ public:
+  void SetUp() override {
+    if (device_under_test().is_cpu()) return;
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "nothing was run: no CUDA device";
+    allow_tf32(false);
+    at::globalContext().setDeterministicCuDNN(true);
+  }
+};
+
+const testing::Environment* const kTestDevice = testing::AddGlobalTestEnvironment(new TestDevice);
+
+}  // namespace
 
 Recording::Recording(const std::string& file) : name_(file + ": ") {
   std::ifstream stream(golden_dir() / file, std::ios::binary);
   if (!stream) throw std::runtime_error("no golden file " + (golden_dir() / file).string());
   const std::vector<char> bytes{std::istreambuf_iterator<char>(stream), {}};
   for (const auto& item : torch::pickle_load(bytes).toGenericDict()) {
-    tensors_[item.key().toStringRef()] = item.value().toTensor();
+    tensors_[item.key().toStringRef()] = item.value().toTensor().to(device_under_test());
   }
 }
 
@@ -23,6 +41,11 @@ const torch::Tensor& Recording::operator[](const std::string& key) const {
   const auto found = tensors_.find(key);
   if (found == tensors_.end()) throw std::runtime_error("no tensor " + name_ + key);
   return found->second;
+}
+
+std::vector<std::int64_t> Recording::numbers(const std::string& key) const {
+  const torch::Tensor values = (*this)[key].cpu().contiguous();
+  return {values.data_ptr<std::int64_t>(), values.data_ptr<std::int64_t>() + values.numel()};
 }
 
 Recording Recording::under(const std::string& prefix) const {

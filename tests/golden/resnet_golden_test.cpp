@@ -16,6 +16,7 @@ class RecordedResNet8 {
   explicit RecordedResNet8(const Recording& weights)
       : model(make_cifar_resnet(8, weights["conv1.weight"].size(1), weights["fc.weight"].size(0))) {
     attach_layers(*model, execution, LayerRules(model->default_rules()));
+    model->to(device_under_test());
   }
 
   // From `before`, as if nothing had been before it. The statistics are those after the step.
@@ -84,7 +85,7 @@ TEST_F(GoldenCifarResNet8, OptimiserStepsToTheNextStart) {
     for (const auto& item : network_.model->named_parameters()) {
       item.value().mutable_grad() = steps_[i]["grad." + resnet_name(item.key())].clone();
     }
-    optimizer->step(0.1, torch::tensor(false));
+    optimizer->step(0.1, torch::zeros({}, torch::TensorOptions(torch::kBool).device(device_under_test())));
     for (const auto& item : network_.model->named_parameters()) {
       // Some four roundings a step.
       EXPECT_TRUE(close_to(item.value(), after(i)[resnet_name(item.key())], 1e-6)) << item.key();
