@@ -102,7 +102,8 @@ std::optional<int> read_arguments(RunArguments& arguments, const std::string& ki
       ->required()
       ->type_name("FOLDER")
       ->configurable(false);
-  app.add_option("--jobs", arguments.jobs, "runs at once; --threads are shared among them")
+  app.add_option("--jobs", arguments.jobs,
+                 "runs at once; --threads, and the memory of a GPU, are shared among them")
       ->capture_default_str()
       ->configurable(false);
   add_submit_options(app, arguments.submit);

@@ -118,6 +118,7 @@ struct RunningOptions {
   std::int64_t ranks = 1;
   int threads = 0;
   int loader_threads = 0;
+  double gpu_memory = 1;  // share of all of it
   std::int64_t log_every = 100;
   std::int64_t layer_stats = 0;
   std::int64_t eval_every = 1000;

@@ -162,7 +162,7 @@ class Runner {
     slot.kept_step = kept_step(place);
     slot.started = std::chrono::steady_clock::now();
     if (member.command.empty()) {
-      slot.child.emplace(options_.program, train_arguments(place, threads_of(slot)), place.log());
+      slot.child.emplace(options_.program, train_arguments(slot), place.log());
     } else {
       slot.child.emplace("/bin/sh", shell_arguments(member, place.run.folder, threads_of(slot)), place.log());
     }
@@ -170,9 +170,16 @@ class Runner {
     say(slot.member, resumed ? "goes on" : "starts");
   }
 
-  static std::vector<std::string> train_arguments(const MemberPaths& place, int threads) {
-    return {"train",    "--recipe",  place.recipe().string(), "--out", place.run.folder.string(),
-            "--resume", "--threads", fmt::to_string(threads)};
+  std::vector<std::string> train_arguments(const Slot& slot) const {
+    const MemberPaths place = paths(slot.member);
+    std::vector<std::string> arguments{
+        "train",    "--recipe",  place.recipe().string(),         "--out", place.run.folder.string(),
+        "--resume", "--threads", fmt::to_string(threads_of(slot))};
+    // All jobs are on one GPU, whose memory is shared out as the threads are.
+    const RunningOptions& running = members_[slot.member].recipe.running;
+    if (running.device == "cuda" && options_.jobs > 1)
+      arguments.insert(arguments.end(), {"--gpu-memory", fmt::to_string(running.gpu_memory / options_.jobs)});
+    return arguments;
   }
 
   // All threads are shared out; those that are left over go to the first slots.

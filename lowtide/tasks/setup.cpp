@@ -1,20 +1,19 @@
 #include "lowtide/tasks/setup.h"
 
 #include <fmt/format.h>
-#include <torch/cuda.h>
 
 #include <cmath>
 #include <map>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/gpu.h"
 #include "lowtide/nn/quant_layer.h"
 
 namespace lowtide {
+
 torch::Device device_of(const RunningOptions& running) {
   if (running.device == "cpu") return torch::kCPU;
-  if (!torch::cuda::is_available()) {
-    throw UserError("device 'cuda' was asked for, but this build or this machine has none; use --device cpu");
-  }
+  expect_gpu();
   return torch::kCUDA;
 }
 
@@ -25,6 +24,7 @@ void allow_tf32(bool allowed) {
 
 std::shared_ptr<Execution> make_execution(const Recipe& recipe) {
   allow_tf32(recipe.running.device == "cuda" && recipe.running.tf32);
+  if (recipe.running.device == "cuda") limit_gpu_memory(recipe.running.gpu_memory);
   auto execution = std::make_shared<Execution>();
   execution->engine = make_engine(choose_engine(recipe.precision.engine, recipe.running.device));
   execution->seed = recipe.training.seed;

@@ -21,7 +21,7 @@ torch::Device device_of(const RunningOptions& running);
 // Whether CUDA multiplies floats as TF32, of all libtorch's products from now on. Without, its `simulated` is a reference.
 void allow_tf32(bool allowed);
 
-// Also allows TF32 as the recipe says.
+// Also allows TF32, and limits the GPU's memory, as the recipe says.
 std::shared_ptr<Execution> make_execution(const Recipe& recipe);
 
 // Attaches the model's layers to the execution by the model's own rules and then the recipe's. UserError for a rule that

@@ -107,6 +107,7 @@ TEST(RecipeDifferences, AreTheKeysThatMakeAResult) {
   other.running.layer_stats = 1;
   other.running.keep_checkpoints = 1;
   other.running.loader_threads = 4;
+  other.running.gpu_memory = 0.5;
   EXPECT_TRUE(differences(Recipe(), other).empty()) << "none of these changes a result";
   other.running.device = "cuda";
   other.running.tf32 = true;

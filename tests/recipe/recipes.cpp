@@ -99,6 +99,7 @@ Recipe unusual_recipe() {
   r.running.ranks = 2;
   r.running.threads = 3;
   r.running.loader_threads = 2;
+  r.running.gpu_memory = 0.3;
   r.running.log_every = 7;
   r.running.layer_stats = 9;
   r.running.eval_every = 0;

@@ -11,7 +11,7 @@
 
 namespace lowtide {
 
-// A program that stands in for `lowtide train --recipe FILE --out DIR --resume --threads N`. What it does
+// A program that stands in for `lowtide train --recipe FILE --out DIR --resume --threads N [--gpu-memory SHARE]`. What it does
 // depends on the name of the run's folder: one that begins with
 //   fails   prints a line of output and one of error, and ends with code 2
 //   silent  ends with code 0 and no result
@@ -27,7 +27,7 @@ inline std::filesystem::path write_fake_trainer(const std::filesystem::path& pat
   std::ofstream(path) << R"sh(#!/bin/sh
 out=$5
 name=$(basename "$out")
-echo "$name threads=$8 $1 $2 $4 $6" >> "$out/../calls"
+echo "$name threads=$8 $1 $2 $4 $6${9:+ $9 ${10}}" >> "$out/../calls"
 start() {
   echo '{"format":1,"recipe":{"model":"net"},"schedule":"CR 3:8 n=8 grad=8","seed":1}' > "$out/run.json"
 }

@@ -60,6 +60,24 @@ class Runner : public testing::Test {
   std::string said_;
 };
 
+TEST_F(Runner, TheMemoryOfAGpuIsSharedAmongTheJobs) {
+  std::vector<Member> members{fake_member("whole"), fake_member("half"), fake_member("of-a-cpu")};
+  members[0].recipe.running.device = members[1].recipe.running.device = "cuda";
+  members[1].recipe.running.gpu_memory = 0.5;
+  EXPECT_TRUE(
+      run_members(members, folder_.path(), {.program = trainer_, .jobs = 4, .threads = 4}).failed.empty());
+  const std::string calls = text("calls");
+  const std::string all = " threads=1 train --recipe --out --resume";
+  EXPECT_TRUE(contains(calls, "whole" + all + " --gpu-memory 0.25\n", "half" + all + " --gpu-memory 0.125\n",
+                       "of-a-cpu" + all + "\n"))
+      << calls;
+  // One by itself has what its recipe says.
+  members = {fake_member("alone")};
+  members[0].recipe.running.device = "cuda";
+  EXPECT_TRUE(run_members(members, folder_.path(), {.program = trainer_, .threads = 4}).failed.empty());
+  EXPECT_TRUE(contains(text("calls"), "alone threads=4 train --recipe --out --resume\n"));
+}
+
 // Its metrics tell no bits, which the member that has them says; one that fails leaves the others nothing.
 TEST_F(Runner, MembersWithTheBitsOfOthersWaitForThem) {
   std::vector<Member> members;
