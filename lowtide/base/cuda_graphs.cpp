@@ -1,6 +1,7 @@
 #include "lowtide/base/cuda_graphs.h"
 
 #include <map>
+#include <vector>
 
 #include "lowtide/base/torch_compat.h"
 #if defined(LOWTIDE_WITH_CUDA)

@@ -275,9 +275,14 @@ Evaluation Entailment::evaluate_sample(Split split, Bits bits, std::int64_t pair
   for (std::int64_t first = 0; first < items; first += recipe_.training.batch) {
     const std::int64_t last = std::min(items, first + recipe_.training.batch);
     const Batch batch = to_device(host_batch(data, {order.begin() + first, order.begin() + last}));
-    const torch::Tensor scores = scores_of(batch.input);
-    sums.add(torch::cross_entropy_loss(scores, batch.labels) * (last - first),
-             scores.argmax(1).eq(batch.labels).sum(), last - first);
+    const BertInput& pairs_read = batch.input;
+    const auto of_batch = evaluate_batch(
+        {pairs_read.words, pairs_read.types, pairs_read.present, batch.labels}, [&](const auto& inputs) {
+          const torch::Tensor scores = scores_of({inputs[0], inputs[1], inputs[2]});
+          return EvaluationGraphs::Tensors{torch::cross_entropy_loss(scores, inputs[3]) * (last - first),
+                                           scores.argmax(1).eq(inputs[3]).sum()};
+        });
+    sums.add(of_batch[0], of_batch[1], last - first);
   }
   const EvaluationSums::Totals all = sums.over_all(*ranks_);
   const auto count = static_cast<double>(all.items);

@@ -149,10 +149,13 @@ Evaluation ImageClassification::evaluate_items(Split split, const std::vector<st
   const auto next_batch = eval_batches(split, items_of_rank(indices, training_.batch, *ranks_));
   EvaluationSums sums;
   while (const auto batch = next_batch()) {
-    torch::Tensor logits;
     const std::int64_t items = batch->labels.size(0);
-    const torch::Tensor loss = forward_loss(*batch, &logits) * items;
-    sums.add(loss, logits.argmax(1).eq(batch->labels).sum(), items);
+    const auto of_batch = evaluate_batch({batch->images, batch->labels}, [&](const auto& inputs) {
+      torch::Tensor logits;
+      const torch::Tensor loss = forward_loss({inputs[0], inputs[1]}, &logits) * items;
+      return EvaluationGraphs::Tensors{loss, logits.argmax(1).eq(inputs[1]).sum()};
+    });
+    sums.add(of_batch[0], of_batch[1], items);
   }
   const EvaluationSums::Totals all = sums.over_all(*ranks_);
   const auto n = static_cast<double>(all.items);

@@ -74,6 +74,21 @@ torch::Tensor LanguageModelling::loss_of(const Window& window, NamedTensors& sta
   return torch::cross_entropy_loss(scores.view({-1, scores.size(-1)}), window.targets);
 }
 
+// The same in an evaluation.
+torch::Tensor LanguageModelling::evaluated_loss(const Window& window, NamedTensors& state) {
+  EvaluationGraphs::Tensors inputs{window.words, window.targets};
+  for (const auto& [name, tensor] : state) inputs.push_back(tensor);
+  const auto outputs = evaluate_batch(inputs, [&](const auto& read) {
+    NamedTensors after = state;
+    for (std::size_t i = 0; i < after.size(); ++i) after[i].second = read[i + 2];
+    EvaluationGraphs::Tensors made{loss_of({read[0], read[1]}, after)};
+    for (const auto& [name, tensor] : after) made.push_back(tensor);
+    return made;
+  });
+  for (std::size_t i = 0; i < state.size(); ++i) state[i].second = outputs[i + 1];
+  return outputs[0];
+}
+
 LanguageModelling::Window LanguageModelling::columns_of(const Window& window, std::int64_t begin,
                                                         std::int64_t end) const {
   if (begin == 0 && end == window.words.size(1)) return window;
@@ -142,7 +157,7 @@ Evaluation LanguageModelling::evaluate_sample(Split split, Bits bits, std::int64
     for (std::int64_t i = 0; i < windows.windows_per_epoch() && words < items; ++i) {
       const TextWindow window = windows.next();
       const Window part = columns_of(to_device(window, columns), begin, end);
-      if (begin < end) loss += loss_of(part, state) * part.words.numel();
+      if (begin < end) loss += evaluated_loss(part, state) * part.words.numel();
       words += window.length * columns;
     }
     losses.push_back(loss.item<double>());

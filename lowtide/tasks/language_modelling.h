@@ -50,6 +50,7 @@ class LanguageModelling final : public Task {
   Window shard_of(const Window& window) const;
   NamedTensors shard_of(const NamedTensors& state) const;
   torch::Tensor loss_of(const Window& window, NamedTensors& state);
+  torch::Tensor evaluated_loss(const Window& window, NamedTensors& state);
 
   std::int64_t batch_, length_;
   std::shared_ptr<Ranks> ranks_;

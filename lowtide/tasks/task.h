@@ -15,6 +15,7 @@
 #include "lowtide/nn/named_tensors.h"
 #include "lowtide/ranks/ranks.h"
 #include "lowtide/recipe/recipe.h"
+#include "lowtide/tasks/evaluation_graphs.h"
 
 namespace lowtide {
 
@@ -82,6 +83,7 @@ class Task {
   // All ranks evaluate, together, and each has the result.
   virtual bool has(Split split) const = 0;
   virtual Evaluation evaluate(Split split, Bits bits) = 0;
+  std::int64_t evaluation_captures() const { return evaluation_graphs_.captures(); }
 
   // Over about so many items of the split, the same each time; over all of them where they are fewer, or where
   // one cannot be taken from the rest. The result says how many there were.
@@ -116,7 +118,16 @@ class Task {
   virtual NamedTensors carried() const { return {}; }
 
  protected:
+  // A batch of an evaluation: see EvaluationGraphs. A network in place of the model is never captured.
+  EvaluationGraphs::Tensors evaluate_batch(const EvaluationGraphs::Tensors& inputs,
+                                           const EvaluationGraphs::Work& work) {
+    return stand_in_ ? work(inputs) : evaluation_graphs_.run(execution(), inputs, work);
+  }
+
   Network stand_in_;  // empty: the model itself
+
+ private:
+  EvaluationGraphs evaluation_graphs_;
 };
 
 std::unique_ptr<Task> make_task(const Recipe& recipe, std::shared_ptr<Ranks> ranks = alone());

@@ -1,5 +1,5 @@
 // Every task that is not made of images trains on a GPU: its gradients are those of the CPU, and its captured steps have the
-// bits of steps made one by one.
+// bits of steps made one by one. Of images too, captured evaluations have those of evaluations made batch by batch.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/cuda.h>
@@ -15,6 +15,7 @@
 #include "tests/io/scratch.h"
 #include "tests/tasks/small_papers.h"
 #include "tests/testing.h"
+#include "tests/train/small_run.h"
 
 namespace lowtide {
 namespace {
@@ -86,7 +87,13 @@ Recipe paper_recipe(const fs::path& data, const std::string& model) {
   return recipe;
 }
 
+Recipe image_recipe(const fs::path& data) {
+  write_small_dataset(data);
+  return small_recipe(data);
+}
+
 Recipe recipe_of(const std::string& name, const fs::path& data) {
+  if (name == "images") return image_recipe(data);
   if (name == "bert") return pair_recipe(data);
   return name == "lstm" || name == "transformer" ? text_recipe(data, name) : paper_recipe(data, name);
 }
@@ -232,6 +239,38 @@ TEST_P(CudaTasks, ReplayedStepsHaveTheBitsOfStepsMadeOneByOne) {
     EXPECT_TRUE(same(actual[i].second, expected[i].second)) << actual[i].first;
   EXPECT_GT(captured.graph().captures(), 0);
 }
+
+class CudaEvaluations : public CudaTasks {};
+
+TEST_P(CudaEvaluations, ReplayedOnesHaveTheBitsOfThoseMadeBatchByBatch) {
+  Steps steps(recipe(), "cuda", "cuda", /*captured=*/true);
+  Task& task = steps.task();
+  // Whoever listens to layers is told of each.
+  const auto batch_by_batch = [&](Bits bits) {
+    task.execution().listener = [](const LayerEvent&) {};
+    const Evaluation evaluation = task.evaluate(Split::kTest, bits);
+    task.execution().listener = nullptr;
+    return evaluation;
+  };
+  std::vector<double> losses;
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 5; ++i) steps.step({3 + i, 8});
+    for (const Bits bits : {Bits{8, 8}, Bits{4, 8}, Bits{0, 0}}) {
+      const Evaluation replayed = task.evaluate(Split::kTest, bits), plain = batch_by_batch(bits);
+      EXPECT_EQ(replayed.loss, plain.loss) << bits.forward << " bits, round " << round;
+      EXPECT_EQ(replayed.metric, plain.metric);
+      EXPECT_EQ(replayed.items, plain.items);
+      losses.push_back(replayed.loss);
+    }
+  }
+  EXPECT_NE(losses[0], losses[1]) << "of other bits";
+  EXPECT_NE(losses[0], losses[3]) << "of other weights";
+  EXPECT_EQ(task.evaluation_captures() > 0, GetParam() != "gcn") << "a whole graph is evaluated at once";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaEvaluations,
+                         testing::Values("images", "lstm", "transformer", "bert", "gcn"),
+                         [](const auto& test) { return test.param; });
 
 INSTANTIATE_TEST_SUITE_P(All, CudaTasks, testing::Values("lstm", "transformer", "bert", "gcn", "sage", "gat"),
                          [](const auto& test) { return test.param; });
