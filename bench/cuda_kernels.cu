@@ -823,6 +823,20 @@ struct DepthwiseCase {
   }
 };
 
+// Calls each(output pixel, input pixel, tap) for every product of pixels.
+template <typename Each>
+void for_each_tap(const ConvGeometry& g, const Each& each) {
+  for (int n = 0; n < g.images; ++n)
+    for (int r = 0; r < g.rows; ++r)
+      for (int c = 0; c < g.cols; ++c)
+        for (int i = 0; i < g.kernel_rows; ++i)
+          for (int j = 0; j < g.kernel_cols; ++j) {
+            const int row = r * g.stride_rows - g.pad_rows + i, col = c * g.stride_cols - g.pad_cols + j;
+            if (row < 0 || col < 0 || row >= g.height || col >= g.width) continue;
+            each((n * g.rows + r) * g.cols + c, (n * g.height + row) * g.width + col, i * g.kernel_cols + j);
+          }
+}
+
 void compare_depthwise(const std::string& name, const ConvGeometry& g, int bits, bool after_relu,
                        Pattern pattern) {
   const DepthwiseCase c(g, bits, after_relu, pattern);
@@ -935,6 +949,11 @@ void check_depthwise() {
       compare("1072 5x5", depthwise_geometry(2, 5, 5, 1072, 1, 1));
       compare("1152 56x3", depthwise_geometry(1, 56, 3, 1152, 1, 1));
       compare("2048 6x80/2", depthwise_geometry(1, 6, 80, 2048, 2, 1));
+      // More tiles than blocks.
+      compare("16 3x3 many", depthwise_geometry(4400, 3, 3, 16, 1, 1));
+      compare("16 3x3/2 many", depthwise_geometry(4400, 3, 3, 16, 2, 1));
+      compare("2048 5x5 many", depthwise_geometry(40, 5, 5, 2048, 1, 1));
+      compare("2048 5x5/2 many", depthwise_geometry(40, 5, 5, 2048, 2, 1));
       compare("96 112x112", depthwise_geometry(1, 112, 112, 96, 1, 1));
       compare("96 112x112/2", depthwise_geometry(1, 112, 112, 96, 2, 1));
       for (const auto& [what, pattern] :

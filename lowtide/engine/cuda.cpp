@@ -5,6 +5,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/engine/cuda/aggregate.h"
+#include "lowtide/engine/cuda/byte_product.h"
 #include "lowtide/engine/cuda/fused_conv_norm.h"
 #include "lowtide/engine/cuda/matrix_product.h"
 #include "lowtide/engine/cuda/single_conv.h"
@@ -19,6 +20,7 @@ CudaEngine::CudaEngine() {
     throw UserError(fmt::format(
         "engine 'cuda' needs a GPU of compute capability {}.0, {} has {}.{}; use --engine simulated",
         kFirstMajor, gpu.name, gpu.major, gpu.minor));
+  multiplies_bytes_ = cuda::can_multiply_bytes();
 }
 
 std::vector<std::shared_ptr<const PreparedConv>> CudaEngine::prepare_convs(
@@ -55,18 +57,30 @@ at::Tensor CudaEngine::conv2d_weight_gradient(const Quantized& dy, const Quantiz
 }
 
 at::Tensor CudaEngine::product(const Quantized& a, const Quantized& b, const ProductShape& shape) const {
-  if (cuda::is_byte_matrix(a) && cuda::is_byte_matrix(b)) return cuda::product(a, b, shape);
+  if (cuda::is_byte_matrix(a) && cuda::is_byte_matrix(b)) {
+    if (multiplies_bytes_ && cuda::fits_byte_product(a, b, shape))
+      return cuda::byte_product(a, b, cuda::byte_operand(b, shape.transpose_b), shape.transpose_b, {});
+    return cuda::product(a, b, shape);
+  }
   return simulated_.product(a, b, shape);
 }
 
+at::Tensor CudaEngine::linear(const Quantized& x, const Quantized& w, const at::Tensor& bias) const {
+  if (multiplies_bytes_ && cuda::is_byte_matrix(x) && cuda::is_byte_matrix(w) &&
+      cuda::fits_byte_product(x, w, {.transpose_b = true}))
+    return cuda::byte_product(x, w, cuda::byte_operand(w, /*transposed=*/true), /*transposed=*/true, bias);
+  return Engine::linear(x, w, bias);
+}
+
 std::unique_ptr<const PreparedOperand> CudaEngine::prepare(const Quantized& b, bool transposed) const {
-  if (cuda::is_byte_matrix(b)) return std::make_unique<cuda::PreparedHalves>(b, transposed);
+  if (cuda::is_byte_matrix(b))
+    return std::make_unique<cuda::PreparedMatrix>(b, transposed, multiplies_bytes_);
   return simulated_.prepare(b, transposed);
 }
 
 at::Tensor CudaEngine::multiply(const Quantized& a, const PreparedOperand& b) const {
-  if (const auto* halves = dynamic_cast<const cuda::PreparedHalves*>(&b); halves && cuda::is_byte_matrix(a))
-    return cuda::multiply(a, *halves);
+  if (const auto* matrix = dynamic_cast<const cuda::PreparedMatrix*>(&b); matrix && cuda::is_byte_matrix(a))
+    return matrix->multiply(a);
   return simulated_.product(a, b.codes, {.transpose_b = b.transposed});
 }
 

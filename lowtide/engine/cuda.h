@@ -26,12 +26,14 @@ class CudaEngine final : public Engine {
   at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
                                     const ConvShape& shape) const override;
   at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override;
+  at::Tensor linear(const Quantized& x, const Quantized& w, const at::Tensor& bias) const override;
   std::unique_ptr<const PreparedOperand> prepare(const Quantized& b, bool transposed) const override;
   at::Tensor multiply(const Quantized& a, const PreparedOperand& b) const override;
   at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const override;
 
  private:
   SimulatedEngine simulated_;
+  bool multiplies_bytes_ = false;  // as they are, without halves
   mutable cuda::WeightGradients weight_gradients_;
 };
 

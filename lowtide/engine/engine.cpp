@@ -13,6 +13,11 @@
 
 namespace lowtide {
 
+at::Tensor Engine::linear(const Quantized& x, const Quantized& w, const at::Tensor& bias) const {
+  at::Tensor y = product(x, w, {.transpose_b = true});
+  return bias.defined() ? y.add_(bias) : y;
+}
+
 std::unique_ptr<const PreparedOperand> Engine::prepare(const Quantized& b, bool transposed) const {
   return std::make_unique<PreparedOperand>(b, transposed);
 }

@@ -77,7 +77,10 @@ class Engine {
   // x).
   virtual at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const = 0;
 
-  // The same for matrices, with the right one as prepare() of this engine made it.
+  // A product of matrices with b transposed, and a bias (undefined: none) added to every row: a linear layer's output.
+  virtual at::Tensor linear(const Quantized& x, const Quantized& w, const at::Tensor& bias) const;
+
+  // A product of matrices, with the right one as prepare() of this engine made it.
   virtual std::unique_ptr<const PreparedOperand> prepare(const Quantized& b, bool transposed) const;
   virtual at::Tensor multiply(const Quantized& a, const PreparedOperand& b) const;
 

@@ -30,7 +30,7 @@ class ObservedEngine final : public Engine {
   at::Tensor conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
                                     const ConvShape& shape) const override {
     at::Tensor dw = engine_->conv2d_weight_gradient(dy, x, shape);
-    if (!has_input_gradient_) conv2d_input_gradient(dy, weight_, shape);
+    if (!has_input_gradient_ && observer_->needs_input_gradient()) conv2d_input_gradient(dy, weight_, shape);
     observer_->weight_gradient(dy, dw);
     return dw;
   }

@@ -13,10 +13,13 @@ class ProductObserver {
   virtual void forward(const Quantized& input, const Quantized& weight) = 0;
   virtual void input_gradient(const at::Tensor& gradient) = 0;
   virtual void weight_gradient(const Quantized& error, const at::Tensor& gradient) = 0;
+
+  // Whether it is shown the gradient at a convolution's input even where nobody else needs it, and it has to be computed.
+  virtual bool needs_input_gradient() const { return true; }
 };
 
-// An engine for one layer, which computes as another does and shows what it computes. Where nobody needs the gradient at a
-// convolution's input, the observer is shown it all the same.
+// An engine for one layer, which computes as another does and shows what it computes. A trunk's passes it makes one after the
+// other.
 std::shared_ptr<const Engine> observed(std::shared_ptr<const Engine> engine,
                                        std::shared_ptr<ProductObserver> observer);
 

@@ -20,6 +20,7 @@ class GraphNetwork::Between : public torch::nn::Module, public QuantLayer {
   }
 
   at::Tensor forward(const at::Tensor& x) const {
+    if (norm_ && !quantize_norm_) return relu_norm_dropout(x, dropout_);
     at::Tensor y = at::relu(x);
     if (quantize_norm_) {
       const auto call = c10::make_intrusive<LayerCall>();

@@ -31,13 +31,16 @@ class SelfAttentionImpl : public torch::nn::Module {
   const QuantLinear& output() const { return output_; }
 
  private:
-  at::Tensor split_heads(const at::Tensor& x) const;
-
   AttentionOptions options_;
   QuantLinear query_ = nullptr, key_ = nullptr, value_ = nullptr, output_ = nullptr;
   QuantProduct scores_ = nullptr, context_ = nullptr;
   Dropout dropout_ = nullptr;
 };
 TORCH_MODULE(SelfAttention);
+
+// softmax(factor · scores + mask) and its dropout, of scores of items · heads × length × length and a mask as above; on a GPU with
+// the ranges of the rows, and in one pass.
+Activation attention_weights(const at::Tensor& scores, const at::Tensor& mask, double factor,
+                             const Dropout& dropout, std::int64_t items);
 
 }  // namespace lowtide

@@ -26,18 +26,30 @@ struct Masked {
   Mask mask;
 };
 
+#if defined(LOWTIDE_WITH_CUDA)
+// Kernels read and write four numbers at a time.
+at::Tensor in_fours(const at::Tensor& x) {
+  const at::Tensor from = x.contiguous();
+  return reinterpret_cast<std::uintptr_t>(from.data_ptr()) % (4 * sizeof(float)) == 0 ? from : from.clone();
+}
+#endif
+
+float scale_of_kept(double share) { return static_cast<float>(1 / (1 - share)); }
+
 // x · mask.
 at::Tensor masked(const at::Tensor& x, const Mask& mask) {
-  const at::Tensor from = x.contiguous();
-  at::Tensor y = at::empty_like(from);
 #if defined(LOWTIDE_WITH_CUDA)
   if (x.is_cuda()) {
+    const at::Tensor from = in_fours(x);
+    at::Tensor y = at::empty_like(from);
     mask_on_gpu({from.data_ptr<float>(), mask.code.data_ptr<std::uint8_t>(), y.data_ptr<float>(), y.numel(),
                  mask.scale},
                 current_cuda_stream());
     return y;
   }
 #endif
+  const at::Tensor from = x.contiguous();
+  at::Tensor y = at::empty_like(from);
   const auto* code = mask.code.data_ptr<std::uint8_t>();
   at::parallel_for(0, from.numel(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
     mask_chunk(from.data_ptr<float>() + begin, code + begin, mask.scale, end - begin,
@@ -51,7 +63,7 @@ at::Tensor masked(const at::Tensor& x, const Mask& mask) {
 Masked drop(const at::Tensor& x, float inverse_keep, const NoiseKey& key) {
 #if defined(LOWTIDE_WITH_CUDA)
   if (x.is_cuda()) {
-    const at::Tensor from = x.contiguous();
+    const at::Tensor from = in_fours(x);
     const Masked result{at::empty_like(from),
                         {at::empty_like(from, from.options().dtype(at::kByte)), inverse_keep}};
     dropout_on_gpu(
@@ -69,9 +81,9 @@ Masked drop(const at::Tensor& x, float inverse_keep, const NoiseKey& key) {
 
 class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, double keep,
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, double share,
                             const NoiseKey& key) {
-    const Masked result = drop(x.detach(), static_cast<float>(1 / keep), key);
+    const Masked result = drop(x.detach(), scale_of_kept(share), key);
     context->save_for_backward({result.mask.code});
     context->saved_data["scale"] = static_cast<double>(result.mask.scale);
     return result.y;
@@ -89,7 +101,13 @@ class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
 
 at::Tensor DropoutImpl::forward(const at::Tensor& x) const {
   if (share_ == 0 || !is_training()) return x;
-  return DropoutFunction::apply(x, 1 - share_, noise_key());
+  return DropoutFunction::apply(x, share_, noise_key());
+}
+
+DropoutNoise DropoutImpl::draw() const {
+  if (share_ == 0 || !is_training()) return {};
+  const NoiseKey key = noise_key();
+  return {scale_of_kept(share_), counter_of(key), key.device_step};
 }
 
 }  // namespace lowtide

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lowtide/nn/dropout_kernels.h"
-#include "lowtide/quant/noise.h"
+#include "lowtide/quant/noise_lanes.cuh"
 #include "lowtide/quant/vector.cuh"
 
 namespace lowtide {
@@ -12,34 +12,47 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kMostBlocks = 132 * 32;
 
-// As encode() does with the range [0, scale] and one bit; a thread has the eight numbers whose noise is drawn at once.
+// As encode() does with the range [0, scale] and one bit.
 __global__ void __launch_bounds__(kThreads) dropout_kernel(DropoutArguments a) {
   const NoiseCounter counter = counter_at(a.counter, a.device_step);
   const Encoder encoder = Encoder::make(0.0f, a.scale, 1.0f);
   const std::int64_t blocks = (a.n + kNoiseBlock - 1) / kNoiseBlock;
-  const auto lane = threadIdx.x % kNoiseLanes;
-  constexpr int kBlocksAtOnce = kThreads / kNoiseLanes;
-  std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * kBlocksAtOnce + threadIdx.x / kNoiseLanes;
+  const int thread = static_cast<int>(threadIdx.x) % NoiseLanes::kThreads;
+  constexpr int kBlocksAtOnce = kThreads / NoiseLanes::kThreads;
+  std::int64_t block =
+      static_cast<std::int64_t>(blockIdx.x) * kBlocksAtOnce + threadIdx.x / NoiseLanes::kThreads;
   for (; block < blocks; block += static_cast<std::int64_t>(gridDim.x) * kBlocksAtOnce) {
-    const Philox::Block words =
-        Philox::block(counter.key0, counter.key1, static_cast<std::uint32_t>(block) * kNoiseLanes + lane,
-                      counter.c1, counter.c2, counter.c3);
+    const std::int64_t first = block * kNoiseBlock + thread * NoiseLanes::kFour;
+    float4 x[kNoiseHalves];
+#pragma unroll
+    for (int half = 0; half < kNoiseHalves; ++half) x[half] = four_of(a.x, first + half * kNoiseLanes, a.n);
+    const NoiseLanes noise = NoiseLanes::draw(counter, block, thread);
 #pragma unroll
     for (int half = 0; half < kNoiseHalves; ++half) {
-      const std::int64_t i = block * kNoiseBlock + half * kNoiseLanes + lane;
-      if (i >= a.n) break;
-      const unsigned code =
-          encoder.code(1.0f, noise_value(words.word[half / 2] >> (half % 2 * 16) & 0xffffu));
-      a.code[i] = static_cast<std::uint8_t>(code);
-      a.y[i] = a.x[i] * (static_cast<float>(code) * encoder.scale);
+      unsigned code[NoiseLanes::kFour];
+#pragma unroll
+      for (int i = 0; i < NoiseLanes::kFour; ++i) code[i] = encoder.code(1.0f, noise.at(half, i));
+      const std::int64_t at = first + half * kNoiseLanes;
+      store_four_codes(code[0] | code[1] << 8 | code[2] << 16 | code[3] << 24, a.code, at, a.n);
+      const float4 y = make_float4(x[half].x * (static_cast<float>(code[0]) * encoder.scale),
+                                   x[half].y * (static_cast<float>(code[1]) * encoder.scale),
+                                   x[half].z * (static_cast<float>(code[2]) * encoder.scale),
+                                   x[half].w * (static_cast<float>(code[3]) * encoder.scale));
+      store_four(y, a.y, at, a.n);
     }
   }
 }
 
 __global__ void __launch_bounds__(kThreads) mask_kernel(MaskArguments a) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < a.n; i += stride)
-    a.y[i] = a.x[i] * (static_cast<float>(a.code[i]) * a.scale);
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads * 4;
+#pragma unroll 2
+  for (std::int64_t at = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4; at < a.n;
+       at += stride) {
+    const float4 x = four_of(a.x, at, a.n);
+    const unsigned code = four_codes_of(a.code, at, a.n);
+    const auto factor = [&](int i) { return static_cast<float>(code >> (8 * i) & 0xffu) * a.scale; };
+    store_four(make_float4(x.x * factor(0), x.y * factor(1), x.z * factor(2), x.w * factor(3)), a.y, at, a.n);
+  }
 }
 
 unsigned blocks_for(std::int64_t threads) {
@@ -49,12 +62,12 @@ unsigned blocks_for(std::int64_t threads) {
 }  // namespace
 
 void dropout_on_gpu(const DropoutArguments& a, void* stream) {
-  dropout_kernel<<<blocks_for((a.n + kNoiseHalves - 1) / kNoiseHalves), kThreads, 0,
+  dropout_kernel<<<blocks_for((a.n + 31) / (NoiseLanes::kFour * kNoiseHalves)), kThreads, 0,
                    static_cast<cudaStream_t>(stream)>>>(a);
 }
 
 void mask_on_gpu(const MaskArguments& a, void* stream) {
-  mask_kernel<<<blocks_for(a.n), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(a);
+  mask_kernel<<<blocks_for((a.n + 3) / 4), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(a);
 }
 
 }  // namespace lowtide

@@ -3,6 +3,7 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include "lowtide/nn/dropout_kernels.h"
 #include "lowtide/nn/quant_layer.h"
 
 namespace lowtide {
@@ -13,6 +14,9 @@ class DropoutImpl : public torch::nn::Module, public AttachedLayer {
  public:
   explicit DropoutImpl(double share) : share_(share) {}
   at::Tensor forward(const at::Tensor& x) const;
+
+  // The noise of a call, for kernels that do dropout among other things.
+  DropoutNoise draw() const;
 
  private:
   double share_;

@@ -8,6 +8,13 @@
 
 namespace lowtide {
 
+// What kernels with dropout among other things draw: noise of the same numbers at the same places.
+struct DropoutNoise {
+  float scale = 0;  // of what is kept; 0: no dropout
+  NoiseCounter counter;
+  const std::int64_t* device_step = nullptr;
+};
+
 // y = x · mask, and the mask's codes: those that 1 has when it is rounded by the counter's noise to 0 or `scale`.
 struct DropoutArguments {
   const float* x = nullptr;

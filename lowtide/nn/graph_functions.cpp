@@ -7,6 +7,7 @@
 
 #include "lowtide/base/simd.h"
 #include "lowtide/base/torch.h"
+#include "lowtide/nn/rounded_rows.h"
 #include "lowtide/nn/row_sums.h"
 
 namespace lowtide {
@@ -186,15 +187,13 @@ class BiasFunction : public torch::autograd::Function<BiasFunction> {
                             const c10::intrusive_ptr<BiasCall>& call) {
     const DeviceBits bits = call->forward_bits();
     context->saved_data["call"] = c10::IValue::make_capsule(call);
-    const at::Tensor b = decode(encode(bias, measure_range(bias, RangeGroup::kTensor), bits));
-    if (is_float_bits(bits)) return scaled(x, call->factor) + b;
-    return decode(scaled_rows(encode_rows(x, bits), call->factor)).add_(b);
+    return rounded_rows(x, call->factor, rounded(bias, bits), bits);
   }
 
   static Variables backward(Context* context, const Variables& gradients) {
     const auto call = call_of<BiasCall>(context);
-    const at::Tensor error = decode(error_of(*call, gradients[0]));
-    return {scaled(error, call->factor), sum_rows(error), {}};
+    const DecodedRows error = decode_and_sum(error_of(*call, gradients[0]), call->factor);
+    return {error.values, error.sums, {}};
   }
 };
 

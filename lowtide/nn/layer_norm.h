@@ -3,6 +3,8 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include "lowtide/nn/dropout.h"
+
 namespace lowtide {
 
 // Layer normalisation (Ba et al. 2016) over the last dimension, fp32.
@@ -10,6 +12,9 @@ class LayerNormImpl : public torch::nn::Module {
  public:
   LayerNormImpl(std::int64_t size, double epsilon);
   at::Tensor forward(const at::Tensor& x) const;
+
+  // forward(x + dropout(added)).
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& added, const Dropout& dropout) const;
 
   double epsilon() const { return epsilon_; }
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include "lowtide/base/cuda_stream.h"
 #include "lowtide/base/parallel.h"
 #include "lowtide/base/torch.h"
+#include "lowtide/nn/pointwise_kernels.h"
+#include "lowtide/quant/quantizer_kernels.h"
 
 namespace lowtide {
 namespace {
@@ -66,10 +69,53 @@ struct Gelu : torch::autograd::Function<Gelu> {
   }
 };
 
+#if defined(LOWTIDE_WITH_CUDA)
+struct GeluCall : torch::CustomClassHolder {
+  Range range;  // of the result
+};
+
+struct GpuGelu : torch::autograd::Function<GpuGelu> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& given,
+                            const c10::intrusive_ptr<GeluCall>& call) {
+    at::Tensor x = given.contiguous();
+    if (reinterpret_cast<std::uintptr_t>(x.data_ptr()) % (4 * sizeof(float)) != 0) x = x.clone();
+    at::Tensor y = at::empty_like(x);
+    call->range = {at::empty({1}, x.options()), at::empty({1}, x.options())};
+    const at::Tensor scratch = at::empty({kRangeScratchBytes}, x.options().dtype(at::kByte));
+    GeluArguments a;
+    a.x = x.data_ptr<float>();
+    a.n = x.numel();
+    a.y = y.data_ptr<float>();
+    a.min = call->range.min.data_ptr<float>();
+    a.range = call->range.range.data_ptr<float>();
+    a.scratch = scratch.data_ptr();
+    gelu_on_gpu(a, current_cuda_stream());
+    context->save_for_backward({x});
+    return y;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    return {at::gelu_backward(gradients[0], context->get_saved_variables()[0]), {}};
+  }
+};
+
+Activation measured_gelu(const at::Tensor& x) {
+  const auto call = c10::make_intrusive<GeluCall>();
+  const at::Tensor y = GpuGelu::apply(x, call);
+  return {y, call->range};
+}
+#endif
+
 }  // namespace
 
 at::Tensor sigmoid(const at::Tensor& x) { return x.device().is_cpu() ? Sigmoid::apply(x) : x.sigmoid(); }
 
-at::Tensor gelu(const at::Tensor& x) { return x.device().is_cpu() ? Gelu::apply(x) : at::gelu(x); }
+Activation gelu(const at::Tensor& x) {
+#if defined(LOWTIDE_WITH_CUDA)
+  if (x.is_cuda() && x.numel() > 0) return measured_gelu(x);
+#endif
+  return Gelu::apply(x);
+}
 
 }  // namespace lowtide

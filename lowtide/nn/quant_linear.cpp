@@ -3,6 +3,7 @@
 #include "lowtide/base/torch.h"
 #include "lowtide/base/torch_compat.h"
 #include "lowtide/nn/batch_error.h"
+#include "lowtide/nn/rounded_rows.h"
 #include "lowtide/nn/row_sums.h"
 
 namespace lowtide {
@@ -27,12 +28,8 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     context->saved_data["bias"] = bias.has_value();
     std::vector<std::int64_t> shape = x.sizes().vec();
     shape.back() = weight.size(0);
-    at::Tensor y =
-        call->engine->product(as_matrix(call->input), call->weight, {.transpose_b = true}).view(shape);
-    if (bias) {
-      y.add_(decode(encode(*bias, measure_range(*bias, RangeGroup::kTensor), call->forward_bits())));
-    }
-    return y;
+    const at::Tensor rounded_bias = bias ? rounded(*bias, call->forward_bits()) : at::Tensor();
+    return call->engine->linear(as_matrix(call->input), call->weight, rounded_bias).view(shape);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
@@ -48,7 +45,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
       dx = call->engine->product(as_matrix(error.for_input), call->weight, {}).view(call->input.code.sizes());
     }
     const at::Tensor dw = call->engine->product(weight_error, as_matrix(call->input), {.transpose_a = true});
-    if (context->saved_data["bias"].toBool()) db = sum_rows(decode(weight_error));
+    if (context->saved_data["bias"].toBool()) db = sum_rows(weight_error);
     call->release();
     return {dx, dw, db, {}};
   }

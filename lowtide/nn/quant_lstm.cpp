@@ -127,7 +127,7 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
     }
     result.input_weight = call.engine->product(for_weight, input, {.transpose_a = true});
     result.hidden_weight = call.engine->product(for_weight, joined(call.hidden), {.transpose_a = true});
-    result.bias = sum_rows(decode(for_weight));
+    result.bias = sum_rows(for_weight);
     return result;
   }
 };

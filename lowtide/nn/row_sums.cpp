@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "lowtide/base/cuda_stream.h"
 #include "lowtide/base/parallel.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/base/torch.h"
+#include "lowtide/nn/row_kernels.h"
+#include "lowtide/quant/quantizer.h"
 
 namespace lowtide {
 namespace {
@@ -73,6 +76,31 @@ at::Tensor sum_on_cpu(const at::Tensor& x, const float* weight) {
 
 bool is_plain(const at::Tensor& x) { return x.device().is_cpu() && x.scalar_type() == at::kFloat; }
 
+#if defined(LOWTIDE_WITH_CUDA)
+bool has_kernel(const Quantized& x) { return x.code.is_cuda() && x.code.scalar_type() == at::kByte; }
+
+// `values`: where they go, or nothing.
+at::Tensor sum_on_gpu(const Quantized& x, const at::Tensor& factor, float* values) {
+  const at::Tensor code = x.code.contiguous();
+  const auto numbers = x.scale.options();
+  SumCodesArguments a;
+  a.rows = code.size(0);
+  a.columns = static_cast<int>(code.size(1));
+  at::Tensor sum = at::empty({code.size(1)}, numbers);
+  const at::Tensor partial = at::empty({sum_parts(a.rows) * code.size(1)}, numbers);
+  a.code = code.data_ptr<std::uint8_t>();
+  a.scale = x.scale.data_ptr<float>();
+  a.offset = x.offset.data_ptr<float>();
+  a.by_row = x.scale.numel() > 1;
+  a.factor = factor.defined() ? factor.data_ptr<float>() : nullptr;
+  a.y = values;
+  a.sum = sum.data_ptr<float>();
+  a.partial = partial.data_ptr<float>();
+  sum_codes_on_gpu(a, current_cuda_stream());
+  return sum;
+}
+#endif
+
 struct RepeatRows : torch::autograd::Function<RepeatRows> {
   static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& x,
                             std::int64_t count) {
@@ -94,6 +122,24 @@ struct RepeatRows : torch::autograd::Function<RepeatRows> {
 at::Tensor sum_rows(const at::Tensor& x) {
   const at::Tensor matrix = x.reshape({-1, x.size(-1)});
   return is_plain(matrix) ? sum_on_cpu(matrix.contiguous(), nullptr) : matrix.sum(0);
+}
+
+at::Tensor sum_rows(const Quantized& x) {
+#if defined(LOWTIDE_WITH_CUDA)
+  if (has_kernel(x)) return sum_on_gpu(x, {}, nullptr);
+#endif
+  return sum_rows(decode(x));
+}
+
+DecodedRows decode_and_sum(const Quantized& x, const at::Tensor& factor) {
+#if defined(LOWTIDE_WITH_CUDA)
+  if (has_kernel(x)) {
+    const at::Tensor values = at::empty(x.code.sizes(), x.scale.options());
+    return {values, sum_on_gpu(x, factor, values.data_ptr<float>())};
+  }
+#endif
+  const at::Tensor values = decode(x);
+  return {factor.defined() ? values * factor.unsqueeze(1) : values, sum_rows(values)};
 }
 
 at::Tensor sum_rows(const at::Tensor& x, const at::Tensor& weight) {

@@ -66,25 +66,11 @@ Sums sums_on_cpu(const at::Tensor& x, const at::Tensor& y, float a, float b) {
   return all;
 }
 
-#if defined(LOWTIDE_WITH_CUDA)
-const float* floats(const at::Tensor& x) { return x.data_ptr<float>(); }
-#endif
-
 // Means of x and of (x - a)(y - b).
 struct Means {
   at::Tensor plain, product;
 };
 Means means(const at::Tensor& x, const at::Tensor& y, const at::Tensor& a, const at::Tensor& b) {
-#if defined(LOWTIDE_WITH_CUDA)
-  if (x.is_cuda()) {
-    const Means result{at::empty({}, x.options()), at::empty({}, x.options())};
-    const at::Tensor work = at::empty({kTensorMeansWork}, x.options().dtype(at::kDouble));
-    tensor_means_on_gpu({floats(x), floats(y), floats(a), floats(b), x.numel(), work.data_ptr<double>(),
-                         result.plain.data_ptr<float>(), result.product.data_ptr<float>()},
-                        current_cuda_stream());
-    return result;
-  }
-#endif
   const Sums sums = sums_on_cpu(x, y, a.item<float>(), b.item<float>());
   const auto count = static_cast<double>(x.numel());
   return {at::full({}, sums.plain / count, x.options()), at::full({}, sums.product / count, x.options())};
@@ -96,13 +82,6 @@ LOWTIDE_SIMD void normalise_chunk(const float* x, float mean, float factor, std:
 
 at::Tensor normalised(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& factor) {
   at::Tensor y = at::empty_like(x);
-#if defined(LOWTIDE_WITH_CUDA)
-  if (x.is_cuda()) {
-    normalise_on_gpu({floats(x), floats(mean), floats(factor), y.data_ptr<float>(), x.numel()},
-                     current_cuda_stream());
-    return y;
-  }
-#endif
   const float m = mean.item<float>(), f = factor.item<float>();
   at::parallel_for(0, x.numel(), kChunk * kChunksPerThread, [&](std::int64_t begin, std::int64_t end) {
     normalise_chunk(x.data_ptr<float>() + begin, m, f, end - begin, y.data_ptr<float>() + begin);
@@ -125,14 +104,6 @@ at::Tensor gradient(const at::Tensor& x, const at::Tensor& g, const at::Tensor& 
   const Means m = means(g, x, at::zeros_like(mean), mean);
   const at::Tensor slope = -m.product * factor * factor;
   at::Tensor dx = at::empty_like(x);
-#if defined(LOWTIDE_WITH_CUDA)
-  if (x.is_cuda()) {
-    normalise_gradient_on_gpu({floats(x), floats(g), floats(mean), floats(slope), floats(m.plain),
-                               floats(factor), dx.data_ptr<float>(), x.numel()},
-                              current_cuda_stream());
-    return dx;
-  }
-#endif
   const Backward b{mean.item<float>(), slope.item<float>(), m.plain.item<float>(), factor.item<float>()};
   at::parallel_for(0, x.numel(), kChunk * kChunksPerThread, [&](std::int64_t begin, std::int64_t end) {
     gradient_chunk(x.data_ptr<float>() + begin, g.data_ptr<float>() + begin, b, end - begin,
@@ -160,8 +131,85 @@ class TensorNormFunction : public torch::autograd::Function<TensorNormFunction> 
   }
 };
 
+#if defined(LOWTIDE_WITH_CUDA)
+struct NormCall : torch::CustomClassHolder {
+  bool relu = false;
+  DropoutNoise dropout;
+};
+
+// The same on a GPU, with ReLU before and dropout after it, whose masks are drawn anew on the way back.
+class GpuNormFunction : public torch::autograd::Function<GpuNormFunction> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
+                            const c10::intrusive_ptr<NormCall>& call) {
+    const at::Tensor x = in_fours(input), mean = at::empty({1}, x.options()),
+                     factor = at::empty({1}, x.options());
+    const at::Tensor work = work_for(x);
+    const NormedTensor of = normed(x, *call);
+    tensor_statistics_on_gpu(
+        {of, kEpsilon, work.data_ptr<double>(), mean.data_ptr<float>(), factor.data_ptr<float>()},
+        current_cuda_stream());
+    at::Tensor y = at::empty_like(x);
+    normalise_on_gpu({of, mean.data_ptr<float>(), factor.data_ptr<float>(), y.data_ptr<float>()},
+                     current_cuda_stream());
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    context->save_for_backward({x, mean, factor});
+    return y;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto call = c10::static_intrusive_pointer_cast<NormCall>(context->saved_data["call"].toCapsule());
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], gradient = in_fours(gradients[0]), work = work_for(x),
+                     means = at::empty({2}, x.options());
+    at::Tensor dx = at::empty_like(x);
+    NormaliseGradientArguments a;
+    a.of = normed(x, *call);
+    a.gradient = gradient.data_ptr<float>();
+    a.mean = saved[1].data_ptr<float>();
+    a.factor = saved[2].data_ptr<float>();
+    a.work = work.data_ptr<double>();
+    a.means = means.data_ptr<float>();
+    a.dx = dx.data_ptr<float>();
+    normalise_gradient_on_gpu(a, current_cuda_stream());
+    return {dx, {}};
+  }
+
+ private:
+  static NormedTensor normed(const at::Tensor& x, const NormCall& call) {
+    return {x.data_ptr<float>(), x.numel(), call.relu, call.dropout};
+  }
+  static at::Tensor work_for(const at::Tensor& x) {
+    return at::empty({kTensorMeansWork}, x.options().dtype(at::kDouble));
+  }
+  // Kernels read four numbers at a time.
+  static at::Tensor in_fours(const at::Tensor& given) {
+    const at::Tensor x = given.contiguous();
+    return reinterpret_cast<std::uintptr_t>(x.data_ptr()) % (4 * sizeof(float)) == 0 ? x : x.clone();
+  }
+};
+#endif
+
 }  // namespace
 
-at::Tensor tensor_norm(const at::Tensor& x) { return TensorNormFunction::apply(x); }
+at::Tensor tensor_norm(const at::Tensor& x) {
+#if defined(LOWTIDE_WITH_CUDA)
+  if (x.is_cuda()) return GpuNormFunction::apply(x, c10::make_intrusive<NormCall>());
+#endif
+  return TensorNormFunction::apply(x);
+}
+
+at::Tensor relu_norm_dropout(const at::Tensor& x, const Dropout& dropout) {
+#if defined(LOWTIDE_WITH_CUDA)
+  if (x.is_cuda()) {
+    const auto call = c10::make_intrusive<NormCall>();
+    call->relu = true;
+    call->dropout = dropout->draw();
+    return GpuNormFunction::apply(x, call);
+  }
+#endif
+  return dropout->forward(tensor_norm(at::relu(x)));
+}
 
 }  // namespace lowtide

@@ -18,17 +18,16 @@ TransformerLayerImpl::TransformerLayerImpl(const TransformerLayerOptions& o) : n
 }
 
 at::Tensor TransformerLayerImpl::feed_forward(const at::Tensor& x) {
-  return dropout_->forward(contract_->forward(lowtide::gelu(expand_->forward(x))));
+  return contract_->forward(lowtide::gelu(expand_->forward(x)));
 }
 
 at::Tensor TransformerLayerImpl::forward(const at::Tensor& x, const at::Tensor& mask) {
-  const auto attend = [&](const at::Tensor& in) { return dropout_->forward(attention_->forward(in, mask)); };
   if (norm_first_) {
-    const at::Tensor attended = x + attend(attention_norm_->forward(x));
-    return attended + feed_forward(output_norm_->forward(attended));
+    const at::Tensor attended = x + dropout_->forward(attention_->forward(attention_norm_->forward(x), mask));
+    return attended + dropout_->forward(feed_forward(output_norm_->forward(attended)));
   }
-  const at::Tensor attended = attention_norm_->forward(x + attend(x));
-  return output_norm_->forward(attended + feed_forward(attended));
+  const at::Tensor attended = attention_norm_->forward(x, attention_->forward(x, mask), dropout_);
+  return output_norm_->forward(attended, feed_forward(attended), dropout_);
 }
 
 }  // namespace lowtide

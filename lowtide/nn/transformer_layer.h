@@ -29,7 +29,7 @@ class TransformerLayerImpl : public torch::nn::Module {
   const LayerNorm& output_norm() const { return output_norm_; }
 
  private:
-  at::Tensor feed_forward(const at::Tensor& x);
+  at::Tensor feed_forward(const at::Tensor& x);  // before dropout
 
   bool norm_first_;
   SelfAttention attention_ = nullptr;

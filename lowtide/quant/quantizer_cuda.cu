@@ -6,29 +6,16 @@
 
 #include "lowtide/quant/extremes.h"
 #include "lowtide/quant/noise.h"
+#include "lowtide/quant/noise_lanes.cuh"
 #include "lowtide/quant/quantizer_kernels.h"
+#include "lowtide/quant/range.cuh"
 #include "lowtide/quant/vector.cuh"
 
 namespace lowtide {
 namespace {
 
-constexpr int kThreads = 256;
-// A whole-tensor range is found by this many blocks: 132 multiprocessors of an H200 hold 8 blocks of 256
-// threads.
-constexpr int kRangeBlocks = 1024;
+constexpr int kThreads = kRangeThreads, kWarp = kRangeWarp, kWarps = kThreads / kWarp;
 static_assert(kRangeBlocks * sizeof(Extremes) <= kRangeScratchBytes);
-
-// Joins what the threads of a block hold; valid in thread 0.
-__device__ Extremes join_block(const Extremes& mine) {
-  __shared__ Extremes shared[kThreads];
-  const int thread = static_cast<int>(threadIdx.x);
-  shared[thread] = mine;
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (thread < half) shared[thread].join(shared[thread + half]);
-  }
-  return shared[0];
-}
 
 __device__ Extremes block_extremes(const float* x, std::int64_t begin, std::int64_t end,
                                    std::int64_t stride) {
@@ -50,14 +37,6 @@ __global__ void row_ranges(RangeArguments a) {
 
 // Rows too short to keep a block busy: a warp each.
 constexpr std::int64_t kShortRow = 2048;
-constexpr int kWarp = 32, kWarps = kThreads / kWarp;
-
-__device__ Extremes join_warp(Extremes mine) {
-  for (int apart = kWarp / 2; apart > 0; apart /= 2)
-    mine.join({__shfl_xor_sync(0xffffffffu, mine.min, apart), __shfl_xor_sync(0xffffffffu, mine.max, apart),
-               __shfl_xor_sync(0xffffffffu, mine.poison, apart)});
-  return mine;
-}
 
 __device__ bool in_fours(const float* x, std::int64_t length) {
   return length % 4 == 0 && reinterpret_cast<std::uintptr_t>(x) % sizeof(float4) == 0;
@@ -86,13 +65,16 @@ __global__ void __launch_bounds__(kThreads) short_row_ranges(RangeArguments a) {
   if (lane == 0) store_range(mine, a.min + row, a.range + row);
 }
 
-// A block a position: the range over all items, for the row of each.
-__global__ void __launch_bounds__(kThreads) position_ranges(PositionArguments a) {
+// A block a position: the range over all items, for the row of each. Several loads of a thread are on their way at once.
+template <int kBlock>
+__global__ void __launch_bounds__(kBlock) position_ranges(PositionArguments a) {
   const std::int64_t position = blockIdx.x;
   const bool fours = in_fours(a.x, a.length);
-  const std::int64_t step = fours ? 4 : 1, in_row = a.length / step;
+  const auto in_row = static_cast<std::uint32_t>(fours ? a.length / 4 : a.length), step = fours ? 4u : 1u;
+  const std::uint32_t n = static_cast<std::uint32_t>(a.items) * in_row;
   Extremes mine = Extremes::of_none();
-  for (std::int64_t i = threadIdx.x; i < a.items * in_row; i += kThreads) {
+#pragma unroll 4
+  for (std::uint32_t i = threadIdx.x; i < n; i += kBlock) {
     const float* x = a.x + (i / in_row * a.positions + position) * a.length + i % in_row * step;
     if (fours) {
       include_four(mine, x);
@@ -104,14 +86,21 @@ __global__ void __launch_bounds__(kThreads) position_ranges(PositionArguments a)
   mine = join_block(mine);
   if (threadIdx.x == 0) all = mine;
   __syncthreads();
-  for (std::int64_t item = threadIdx.x; item < a.items; item += kThreads)
+  for (std::int64_t item = threadIdx.x; item < a.items; item += kBlock)
     store_range(all, a.min + item * a.positions + position, a.range + item * a.positions + position);
 }
 
-__global__ void partial_extremes(const float* x, std::int64_t n, Extremes* partial) {
+__global__ void __launch_bounds__(kThreads)
+    partial_extremes(const float* x, std::int64_t n, Extremes* partial) {
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const Extremes extremes = block_extremes(x, first, n, static_cast<std::int64_t>(gridDim.x) * kThreads);
-  if (threadIdx.x == 0) partial[blockIdx.x] = extremes;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  const std::int64_t fours = in_fours(x, 4) ? n / 4 : 0;
+  Extremes mine = Extremes::of_none();
+#pragma unroll 4
+  for (std::int64_t i = first; i < fours; i += stride) include_four(mine, x + 4 * i);
+  for (std::int64_t i = 4 * fours + first; i < n; i += stride) mine.include(x[i]);
+  mine = join_block(mine);
+  if (threadIdx.x == 0) partial[blockIdx.x] = mine;
 }
 
 __global__ void join_extremes(const Extremes* partial, int n, float* min, float* range) {
@@ -135,7 +124,7 @@ void measure_range(const RangeArguments& a, void* opaque_stream) {
       static_cast<int>(std::min<std::int64_t>(kRangeBlocks, (a.length + kThreads - 1) / kThreads));
   auto* partial = static_cast<Extremes*>(a.scratch);
   partial_extremes<<<blocks, kThreads, 0, stream>>>(a.x, a.length, partial);
-  join_extremes<<<1, kThreads, 0, stream>>>(partial, blocks, a.min, a.range);
+  join_extremes_on_gpu(partial, blocks, a.min, a.range, stream);
 }
 
 // i / length; numbers of 32 bits are divided in a fraction of the time.
@@ -178,6 +167,34 @@ __global__ void __launch_bounds__(kThreads) encode_rows_plainly(EncodeArguments 
 #pragma unroll
     for (int i = 0; i < kVector; ++i) code[i] = encoder.code(x.value[i]);
     store_codes(code, static_cast<std::uint8_t*>(a.code), at, n);
+  }
+}
+
+// At most eight bits, drawn noise, blocks of noise that lie in a row each.
+__global__ void __launch_bounds__(kThreads) encode_noisy_blocks(EncodeArguments a, NoiseCounter counter) {
+  const std::int64_t n = a.rows * a.length, blocks = (n + kNoiseBlock - 1) / kNoiseBlock;
+  const float top = a.bits.top();
+  counter = counter_at(counter, a.device_step);
+  const int thread = static_cast<int>(threadIdx.x) % NoiseLanes::kThreads;
+  constexpr int kBlocksAtOnce = kThreads / NoiseLanes::kThreads;
+  std::int64_t block =
+      static_cast<std::int64_t>(blockIdx.x) * kBlocksAtOnce + threadIdx.x / NoiseLanes::kThreads;
+  for (; block < blocks; block += static_cast<std::int64_t>(gridDim.x) * kBlocksAtOnce) {
+    const std::int64_t row = a.rows > 1 ? quotient(block * kNoiseBlock, a.length, n) : 0;
+    const Encoder encoder = Encoder::make(a.min[row], a.range[row], top);
+    if (thread == 0 && block * kNoiseBlock == row * a.length) a.scale[row] = encoder.scale;
+    const std::int64_t first = block * kNoiseBlock + thread * NoiseLanes::kFour;
+    float4 x[kNoiseHalves];
+#pragma unroll
+    for (int half = 0; half < kNoiseHalves; ++half) x[half] = four_of(a.x, first + half * kNoiseLanes, n);
+    const NoiseLanes noise = NoiseLanes::draw(counter, block, thread);
+#pragma unroll
+    for (int half = 0; half < kNoiseHalves; ++half) {
+      const unsigned codes = Encoder::four_bytes(
+          encoder.rounded(x[half].x, noise.at(half, 0)), encoder.rounded(x[half].y, noise.at(half, 1)),
+          encoder.rounded(x[half].z, noise.at(half, 2)), encoder.rounded(x[half].w, noise.at(half, 3)));
+      store_four_codes(codes, static_cast<std::uint8_t*>(a.code), first + half * kNoiseLanes, n);
+    }
   }
 }
 
@@ -283,6 +300,9 @@ void encode(const EncodeArguments& a, void* opaque_stream) {
   const bool drawn = a.counter != nullptr, aligned = reinterpret_cast<std::uintptr_t>(a.x) % 16 == 0;
   if (a.bits.bits <= 8 && !drawn && a.noise == nullptr && a.length % kVector == 0 && aligned) {
     encode_rows_plainly<<<blocks_for(a.rows * a.length / kVector), kThreads, 0, stream>>>(a);
+  } else if (a.bits.bits <= 8 && drawn && aligned && (a.rows == 1 || a.length % kNoiseBlock == 0)) {
+    encode_noisy_blocks<<<blocks_for(a.rows * a.length / NoiseLanes::kFour / kNoiseHalves), kThreads, 0,
+                          stream>>>(a, counter);
   } else if (a.bits.bits <= 8) {
     encode_bytes<<<blocks_for((a.rows * a.length + kNoiseHalves - 1) / kNoiseHalves), kThreads, 0, stream>>>(
         a, counter, drawn);
@@ -303,8 +323,20 @@ void decode(const DecodeArguments& a, void* opaque_stream) {
 
 }  // namespace
 
-void measure_positions_on_gpu(const PositionArguments& a, void* stream) {
-  position_ranges<<<static_cast<unsigned>(a.positions), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(a);
+void measure_positions_on_gpu(const PositionArguments& a, void* opaque_stream) {
+  auto* stream = static_cast<cudaStream_t>(opaque_stream);
+  constexpr int kManyThreads = 1024;  // where there are few positions, of much each
+  const auto positions = static_cast<unsigned>(a.positions);
+  if (a.items * a.length >= 8 * 4 * kManyThreads) {
+    position_ranges<kManyThreads><<<positions, kManyThreads, 0, stream>>>(a);
+  } else {
+    position_ranges<kThreads><<<positions, kThreads, 0, stream>>>(a);
+  }
+}
+
+void join_extremes_on_gpu(const void* partial, int count, float* min, float* range, void* stream) {
+  join_extremes<<<1, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(static_cast<const Extremes*>(partial),
+                                                                       count, min, range);
 }
 
 const QuantizerKernels kCudaQuantizer{measure_range, encode, decode, track};

@@ -119,4 +119,7 @@ struct PositionArguments {
 };
 void measure_positions_on_gpu(const PositionArguments& arguments, void* stream);
 
+// The range of `count` Extremes. Only in builds with CUDA.
+void join_extremes_on_gpu(const void* partial, int count, float* min, float* range, void* stream);
+
 }  // namespace lowtide

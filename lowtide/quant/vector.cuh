@@ -54,6 +54,40 @@ __device__ inline void store_codes(const unsigned (&code)[kVector], std::uint8_t
   }
 }
 
+// Four neighbouring numbers of n, from a multiple of four on; zeros where there are none.
+__device__ inline float4 four_of(const float* x, long long at, long long n) {
+  if (at + 4 <= n) return __ldg(reinterpret_cast<const float4*>(x + at));
+  return make_float4(at < n ? x[at] : 0.0f, at + 1 < n ? x[at + 1] : 0.0f, at + 2 < n ? x[at + 2] : 0.0f,
+                     0.0f);
+}
+__device__ inline void store_four(const float4& v, float* to, long long at, long long n) {
+  if (at + 4 <= n) {
+    *reinterpret_cast<float4*>(to + at) = v;
+    return;
+  }
+  if (at < n) to[at] = v.x;
+  if (at + 1 < n) to[at + 1] = v.y;
+  if (at + 2 < n) to[at + 2] = v.z;
+}
+// The first code in the lowest byte.
+__device__ inline void store_four_codes(unsigned codes, std::uint8_t* to, long long at, long long n) {
+  if (at + 4 <= n) {
+    *reinterpret_cast<unsigned*>(to + at) = codes;
+    return;
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (at + i < n) to[at + i] = static_cast<std::uint8_t>(codes >> (8 * i));
+  }
+}
+__device__ inline unsigned four_codes_of(const std::uint8_t* codes, long long at, long long n) {
+  if (at + 4 <= n) return __ldg(reinterpret_cast<const unsigned*>(codes + at));
+  unsigned four = 0;
+  for (int i = 0; i < 3; ++i) {
+    if (at + i < n) four |= static_cast<unsigned>(codes[at + i]) << (8 * i);
+  }
+  return four;
+}
+
 struct Encoder {
   float min, scale, top, inverse;  // 1 / scale
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,19 +29,19 @@ std::vector<std::string> layers_of(const RunPaths& run) {
   if (steps.empty())
     throw UserError(fmt::format("{}: no checkpoint is left, whose ledger knows the order of the layers",
                                 run.checkpoints().string()));
-  const Json state = read_checkpoint_state(run.checkpoint(steps.back()));
+  const Ledger ledger = Ledger::from_state(read_checkpoint_state(run.checkpoint(steps.back())).at("ledger"));
   std::vector<std::string> names;
-  for (const Ledger::Layer& layer : Ledger::from_state(state.at("ledger")).layers())
-    names.push_back(layer.name);
+  for (const Ledger::Layer& layer : ledger.layers()) names.push_back(layer.name);
   return names;
 }
 
 std::string bits_key(const std::string& layer) { return fmt::format("{}.{}", layer, kLayerBitsKey); }
 
 bool tells_layer_bits(const LoggedLine& line) {
-  return std::any_of(line.values.items().begin(), line.values.items().end(), [](const auto& item) {
-    return std::string_view(item.key()).ends_with(fmt::format(".{}", kLayerBitsKey));
-  });
+  for (const auto& [key, value] : line.values.items()) {
+    if (key.ends_with(bits_key(""))) return true;
+  }
+  return false;
 }
 
 // A layer that lines do not tell of has a rule, and of all layers' bits only its count in costs.

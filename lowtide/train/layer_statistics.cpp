@@ -7,22 +7,11 @@
 #include "lowtide/engine/observed.h"
 #include "lowtide/nn/quant_conv2d.h"
 #include "lowtide/nn/quant_linear.h"
-#include "lowtide/nn/row_sums.h"
 #include "lowtide/tasks/setup.h"
+#include "lowtide/train/squares.h"
 
 namespace lowtide {
 namespace {
-
-// Whatever the number of threads, as all that is logged.
-torch::Tensor sum_of_squares(const torch::Tensor& x) {
-  const torch::Tensor rows = x.dim() == 4 ? contiguous(x).permute({0, 2, 3, 1}) : x;
-  return sum_rows(rows.square()).to(torch::kDouble).sum();
-}
-
-// Of each row of a weight's gradient.
-torch::Tensor row_squares(const torch::Tensor& gradient) {
-  return sum_rows(gradient.flatten(1).square().t().contiguous()).to(torch::kDouble);
-}
 
 // Signal and quantisation noise, summed over calls.
 struct SignalToNoise {
@@ -130,15 +119,6 @@ class OnTheSide {
   OnTheSide(const OnTheSide&) = delete;
   OnTheSide& operator=(const OnTheSide&) = delete;
 
-  // ‖G‖².
-  double squared_gradient() const {
-    double sum = 0;
-    for (const auto& [parameter, gradient] : gradients_) {
-      if (parameter.grad().defined()) sum += sum_of_squares(parameter.grad()).item<double>();
-    }
-    return sum;
-  }
-
  private:
   const KeptBuffers kept_;
   Execution& execution_;
@@ -181,7 +161,7 @@ std::vector<LayerFigures> layer_statistics(Task& task, double rate) {
   };
   task.repeat_loss().backward();
   const torch::NoGradGuard no_grad;
-  const double unit = 24 * rate * on_the_side.squared_gradient();
+  const double unit = 24 * rate * squared_gradient(task.model().parameters()).item<double>();
   std::vector<LayerFigures> result;
   for (const QuantLayer* layer : layers) {
     if (const auto observer = observers.find(layer); observer != observers.end())

@@ -49,6 +49,7 @@ Json to_json(const LayersLine& line) {
     add("error_snr", of.error_snr);
     add("clipped", of.clipped);
     add("sensitivity", of.sensitivity);
+    if (of.bits) json[fmt::format("{}.{}", of.layer, kLayerBitsKey)] = *of.bits;
   }
   return json;
 }

@@ -51,16 +51,17 @@ struct LayerFigures {
   // Share of the input's values outside the running range, by which an evaluation quantises.
   std::optional<double> clipped{};
   std::optional<double> sensitivity{};
+  std::optional<int> bits{};  // that it had in the steps up to this one, where a schedule has them apart
 };
 
 struct LayersLine {
   std::int64_t step = 0;
   std::vector<LayerFigures> layers{};
-  double took = 0;  // seconds that it took to measure them
+  double took = 0;  // seconds that it took to measure them, if they were
   double seconds = 0;
 };
-// As the split of such a line.
-constexpr const char* kLayersSplit = "layers";
+// As the split of such a line; and what follows a layer's name and a dot where its bits are told.
+constexpr const char *kLayersSplit = "layers", *kLayerBitsKey = "bits";
 
 // Of what a closed loop was told after a step, and what it made of it.
 struct ProbeLine {

@@ -71,7 +71,7 @@ bool StepGraph::is_possible(const Execution& execution, const torch::Device& dev
 void StepGraph::run(double rate, const std::function<void()>& work, std::int64_t shape) {
   if (!state_) return work();
   const std::string storage = state_->write_parameters(rate);
-  if (state_->execution.listener) return work();
+  if (state_->execution.listener || state_->execution.engine_of) return work();  // it is watched
   state_->graphs.run(fmt::format("{} {}", shape, storage), work);
 }
 

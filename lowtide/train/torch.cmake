@@ -2,9 +2,11 @@
 target_sources(lowtide_torch PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/checkpoint.cpp
   ${CMAKE_CURRENT_LIST_DIR}/layer_statistics.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/layer_look.cpp
   ${CMAKE_CURRENT_LIST_DIR}/optimizer.cpp
   ${CMAKE_CURRENT_LIST_DIR}/sharded_step.cpp
   ${CMAKE_CURRENT_LIST_DIR}/simulated_layers.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/squares.cpp
   ${CMAKE_CURRENT_LIST_DIR}/step_graph.cpp
   ${CMAKE_CURRENT_LIST_DIR}/trainer.cpp
   ${CMAKE_CURRENT_LIST_DIR}/trainer_checkpoint.cpp

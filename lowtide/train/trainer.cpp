@@ -45,6 +45,20 @@ void broadcast(Ranks& ranks, const NamedTensors& tensors) {
 // Rank 0 may write for long: the others do not leave before it has.
 void wait_for_all(Ranks& ranks) { ranks.gather(std::vector<std::int64_t>{0}); }
 
+Ledger ledger_of(Task& task) {
+  Ledger ledger;
+  for (const Ledger::Layer& layer : task.layers()) ledger.add_layer(layer.name, layer.macs, layer.precision);
+  return ledger;
+}
+
+std::vector<std::uint32_t> ids_of(torch::nn::Module& model, const std::vector<Ledger::Layer>& layers) {
+  std::map<std::string, std::uint32_t> by_name;
+  for (const QuantLayer* layer : quant_layers(model)) by_name.emplace(layer->layer_name(), layer->id());
+  std::vector<std::uint32_t> ids;
+  for (const Ledger::Layer& layer : layers) ids.push_back(by_name.at(layer.name));
+  return ids;
+}
+
 // A run keeps the engine that it began with, wherever it is resumed.
 Recipe with_engine_chosen(Recipe recipe) {
   recipe.precision.engine = choose_engine(recipe.precision.engine, recipe.running.device);
@@ -58,9 +72,12 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program, std::shared_p
       program_(program),
       ranks_(std::move(ranks)),
       task_(make_task(recipe_, ranks_)),
+      ledger_(ledger_of(*task_)),
+      layer_ids_(ids_of(task_->model(), ledger_.layers())),
       spec_(schedule_of(recipe.precision)),
       total_(total_steps(recipe.training, task_->steps_per_epoch())),
-      schedule_(make_schedule(spec_, total_, rates_of(recipe.training, total_))),
+      schedule_(make_schedule(spec_, total_, rates_of(recipe.training, total_),
+                              layer_sizes(task_->model(), ledger_.layers()))),
       rate_(recipe.training, total_),
       plateau_every_(recipe.training.plateau_every > 0
                          ? recipe.training.plateau_every
@@ -88,8 +105,6 @@ Trainer::Trainer(const Recipe& recipe, const std::string& program, std::shared_p
         "schedule {} asks for the loss of a batch of fixed items, and with --fan-out only a whole graph's is "
         "known; leave out --fan-out, or choose another schedule",
         spec_.name));
-  for (const Ledger::Layer& layer : task_->layers())
-    ledger_.add_layer(layer.name, layer.macs, layer.precision);
   const auto device = task_->model().parameters()[0].device();
   sums_.loss = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device));
   sums_.correct = torch::zeros({}, torch::TensorOptions(torch::kInt64).device(device));
@@ -135,6 +150,7 @@ TrainingEnd Trainer::train(const std::filesystem::path& folder) {
     if (progress_.due() || step_ == total_) show_progress();
     if (due(recipe_.running.log_every) || step_ == total_ || bits_will_change()) log_metrics();
     if (due(recipe_.running.layer_stats)) log_layers();
+    if (heard_ || layer_bits_will_change()) log_layer_bits();
     if (step_ < total_ || best_) evaluate_if_due();
     if (stopped_early() && sums_.steps > 0) log_metrics();
     if (due(recipe_.running.checkpoint_every) || is_finished() || is_best() || signal != 0) save_checkpoint();
@@ -205,24 +221,33 @@ void Trainer::begin_extension() {
   save_checkpoint();
 }
 
+StepBits Trainer::bits_of_step() const {
+  StepBits bits = schedule_->at(step_);
+  const std::vector<std::uint8_t> of_layers = schedule_->layers_at(step_);
+  for (std::size_t i = 0; i < of_layers.size(); ++i) {
+    if (layer_ids_[i] >= bits.layers.size()) bits.layers.resize(layer_ids_[i] + 1);
+    bits.layers[layer_ids_[i]] = of_layers[i];
+  }
+  return bits;
+}
+
 void Trainer::train_one_step() {
+  const Clock::time_point before = Clock::now();
   Execution& execution = task_->execution();
-  execution.bits = schedule_->at(step_);
+  execution.bits = bits_of_step();
   execution.step = step_;
   const double rate = rate_.at(step_);
+  if (schedule_->looks_at(step_))
+    look_ = std::make_unique<LayerLook>(*task_, ledger_.layers(), ranks_->shards_of(recipe_.training.shards));
   if (!sharded_) task_->draw_batch();
   if (graph_) {
-    StepResult& of_shape = results_[task_->batch_shape()];
-    const auto work = [&] {
-      compute_and_update(rate);
-      of_shape = result_;
-    };
-    graph_->run(rate, work, task_->batch_shape());
-    result_ = of_shape;
+    train_captured(rate);
   } else {
     compute_and_update(rate);
   }
-  if (result_.macs.empty()) {
+  if (const std::vector<std::uint8_t> of_layers = schedule_->layers_at(step_); !of_layers.empty()) {
+    ledger_.add(execution.bits, of_layers, result_.items, result_.macs);
+  } else if (result_.macs.empty()) {
     ledger_.add(execution.bits, result_.items);
   } else {
     ledger_.add(execution.bits, result_.items, result_.macs);
@@ -234,6 +259,30 @@ void Trainer::train_one_step() {
   ++step_;
   average_.observe(step_, halted_);
   if (const auto bits = schedule_->probe_after(step_ - 1)) probe(*bits);
+  if (!look_) return;
+  tell_layers();
+  heard_->took = seconds_between(before, Clock::now());
+}
+
+// As one CUDA graph, or one step of those before; but a step that is looked at is made as it is.
+void Trainer::train_captured(double rate) {
+  StepResult& of_shape = results_[task_->batch_shape()];
+  const StepResult of_graph = of_shape;
+  const auto work = [&] {
+    compute_and_update(rate);
+    of_shape = result_;
+  };
+  graph_->run(rate, work, task_->batch_shape());
+  result_ = of_shape;
+  if (look_) of_shape = of_graph;
+}
+
+// Of the step that was looked at; all ranks hear the same.
+void Trainer::tell_layers() {
+  stop_if_not_finite();
+  heard_ = Heard{look_->sensitivities(*ranks_, rate_.at(step_ - 1)), 0};
+  look_.reset();
+  schedule_->observe_layers(heard_->sensitivities);
 }
 
 // Of as many items as a batch has, the same each time. All ranks compute, and each hears the same.
@@ -266,6 +315,7 @@ void Trainer::probe(const Probe& bits) {
 void Trainer::compute_and_update(double rate) {
   task_->model().zero_grad(/*set_to_none=*/true);
   result_ = sharded_ ? sharded_->run(StopSignals::received()) : task_->compute_step();
+  if (look_) look_->take_gradients();
   const torch::Tensor norm = clip_gradients(task_->model().parameters(), recipe_.training.clip);
   halted_.logical_or_(torch::isfinite(norm + result_.loss).logical_not());
   // Elsewhere the host would wait: it asks when it logs. Ranks end together.
@@ -288,6 +338,21 @@ std::string Trainer::kept_text() const {
   const std::vector<std::int64_t> steps = checkpoint_steps(paths_);
   if (steps.empty()) return "there is no checkpoint yet";
   return paths_.checkpoint(steps.back()).string() + " is the last good one";
+}
+
+// The bits that layers had up to this step, and what the schedule heard of them. Those with a rule have it in run.json.
+void Trainer::log_layer_bits() {
+  const std::vector<std::uint8_t> bits = schedule_->layers_at(step_ - 1);
+  LayersLine line{.step = step_, .took = heard_ ? heard_->took : 0, .seconds = seconds()};
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    const Ledger::Layer& layer = ledger_.layers()[i];
+    if (layer.precision.kind != LayerPrecision::Kind::kScheduled) continue;
+    LayerFigures figures{.layer = layer.name, .bits = bits[i]};
+    if (heard_ && std::isfinite(heard_->sensitivities[i])) figures.sensitivity = heard_->sensitivities[i];
+    line.layers.push_back(std::move(figures));
+  }
+  heard_.reset();
+  if (writes()) run_folder_->log(line);
 }
 
 void Trainer::evaluate_if_due() {

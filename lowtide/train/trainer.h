@@ -11,6 +11,7 @@
 #include "lowtide/schedule/schedule.h"
 #include "lowtide/tasks/task.h"
 #include "lowtide/train/best_evaluation.h"
+#include "lowtide/train/layer_look.h"
 #include "lowtide/train/learning_rate.h"
 #include "lowtide/train/metric.h"
 #include "lowtide/train/optimizer.h"
@@ -63,13 +64,23 @@ class Trainer {
   }
 
   TrainingEnd train(const std::filesystem::path& folder);
+
+  // What a schedule heard of layers after a step.
+  struct Heard {
+    std::vector<double> sensitivities;
+    double took = 0;  // seconds of the step and of what was decided
+  };
+
   void open_folder(const std::filesystem::path& folder, bool resume, std::optional<Lease> lease);
   void expect_same_recipe();
   void restore_on_all_ranks(std::optional<std::int64_t> step);
   bool writes() const { return ranks_->is_first(); }
+  StepBits bits_of_step() const;
   void train_one_step();
+  void train_captured(double rate);
   void compute_and_update(double rate);
   void probe(const Probe& bits);
+  void tell_layers();
   void stop_if_not_finite();
   std::string kept_text() const;
   Totals read_sums() const;
@@ -77,6 +88,7 @@ class Trainer {
   void show_progress();
   void log_metrics();
   void log_layers();
+  void log_layer_bits();
   void evaluate_if_due();
   Evaluation evaluate_and_log(Split split, bool is_final);
   void save_checkpoint();
@@ -95,6 +107,10 @@ class Trainer {
   bool bits_will_change() const {
     return schedule_->is_stateful() && schedule_->at(step_) != schedule_->at(step_ - 1);
   }
+  bool layer_bits_will_change() const {
+    const std::vector<std::uint8_t> bits = schedule_->layers_at(step_ - 1);
+    return !bits.empty() && (step_ == total_ || bits != schedule_->layers_at(step_));
+  }
   bool stopped_early() const { return best_ && best_->out_of_patience(); }
   bool is_finished() const { return step_ == total_ || stopped_early(); }
   bool is_best() const { return best_ && step_ > 0 && best_->step() == step_; }
@@ -106,6 +122,8 @@ class Trainer {
   std::string program_;
   std::shared_ptr<Ranks> ranks_;
   std::unique_ptr<Task> task_;
+  Ledger ledger_;
+  std::vector<std::uint32_t> layer_ids_;  // of the ledger's layers
   ScheduleSpec spec_;
   std::int64_t total_;
   std::unique_ptr<Schedule> schedule_;
@@ -113,7 +131,6 @@ class Trainer {
   std::int64_t plateau_every_;
   std::unique_ptr<Optimizer> optimizer_;
   WeightAverage average_;
-  Ledger ledger_;
   Bits eval_bits_;
   const Metric& metric_;
   std::optional<BestEvaluation> best_;  // where the recipe asks for it
@@ -126,6 +143,8 @@ class Trainer {
   torch::Tensor loss_;  // of the last step, for a schedule that listens: one number, whichever graph ran
   std::unique_ptr<ShardedStep> sharded_;  // where a batch has more than one shard
   std::unique_ptr<StepGraph> graph_;      // where steps can be captured
+  std::unique_ptr<LayerLook> look_;       // while a step is made that the schedule wants to hear of
+  std::optional<Heard> heard_;            // of it, until it is logged
   Sums sums_;
   Totals logged_, shown_;  // since the process began: in lines of metrics; and in lines of progress
   torch::Tensor

@@ -13,6 +13,7 @@
 #include "lowtide/base/json_reason.h"
 #include "lowtide/base/whole_number.h"
 #include "lowtide/io/json_check.h"
+#include "lowtide/schedule/text.h"
 #include "python/module/bind.h"
 #include "python/module/quantization.h"
 
@@ -28,13 +29,7 @@ BitPair pair(Bits bits) { return {bits.forward, bits.backward}; }
 class TrainingSchedule {
  public:
   TrainingSchedule(const std::string& line, std::int64_t steps, const Rates& rates)
-      : spec_(parse_schedule(line)), schedule_(make_schedule(spec_, steps, rates)), steps_(steps) {
-    if (spec_.probes())
-      throw UserError(
-          fmt::format("schedule '{}' asks for losses between steps, which `lowtide train` computes for it; "
-                      "expected another, such as a table of the bits that such a run had",
-                      this->line()));
-  }
+      : spec_(parse_schedule(line)), schedule_(make_schedule(spec_, steps, rates)), steps_(steps) {}
 
   std::string line() const { return to_string(spec_); }
   std::int64_t steps() const { return steps_; }
@@ -44,11 +39,13 @@ class TrainingSchedule {
   bool is_stateful() const { return schedule_->is_stateful(); }
 
   void attach(const std::shared_ptr<Quantization>& quantization) {
+    expect_trains_here();
     models_.push_back(quantization);
     set_bits();
   }
 
   void step(std::optional<double> loss) {
+    expect_trains_here();
     if (is_stateful()) {
       if (!loss)
         throw UserError(fmt::format("schedule '{}' listens to the loss; expected step(loss)", line()));
@@ -80,6 +77,19 @@ class TrainingSchedule {
   }
 
  private:
+  // Others can be looked at: they tell what they plan.
+  void expect_trains_here() const {
+    const char* reason =
+        spec_.probes()  ? "asks for losses between steps, which `lowtide train` computes for it"
+        : spec_.looks() ? "asks how sensitive layers are, which `lowtide train` tells it"
+        : !schedule_->layers_at(0).empty() ? "has bits of layers, which `lowtide train` gives them"
+                                           : nullptr;
+    if (reason != nullptr)
+      throw UserError(fmt::format(
+          "schedule '{}' {}; expected another, such as a table of the bits that such a run's steps had",
+          shortened(line()), reason));
+  }
+
   void restore_from(const Json& state) {
     const Json own = Json::parse(this->state());
     for (const char* key : {"line", "steps"}) {

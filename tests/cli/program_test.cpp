@@ -144,9 +144,16 @@ TEST_F(Program, WhatAClosedLoopWillDoIsToldAsItsPlan) {
       run({"cost", "--recipe", recipe_.string(), "--schedule", "price 3:8 every=5 budget=0.63", "--json"});
   ASSERT_EQ(cost.code, 0) << cost.error;
   EXPECT_THAT(cost.error, testing::HasSubstr("note: price decides while it trains"));
-  // 0.63 of 192 of 3072, less 6 probes of 7² + 8² at most and a step's change in 40 steps.
+@@  // 0.63 of 192 of 3072, less 6 probes of 7² + 8² at most and a step's change in 40 steps.
   EXPECT_NEAR(Json::parse(cost.out).at("relative_cost").get<double>(), (0.63 * 192 - 6 * 113.0 / 40) / 3072,
               192.0 / 40 / 3072);
+  const Finished water = run({"cost", "--recipe", recipe_.string(), "--schedule",
+                              "waterfill 3:8 every=5 budget=0.63", "--json"});
+  ASSERT_EQ(water.code, 0) << water.error;
+  EXPECT_THAT(water.error, testing::HasSubstr("note: waterfill decides while it trains; told as it plans to"));
+  // The first 5 of 40 steps have whole bits.
+  EXPECT_NEAR(Json::parse(water.out).at("relative_cost").get<double>(), 0.63 * 192 / 3072,
+              5 * 31.0 / 40 / 3072);
   const Finished climbs = run({"schedule", "progressive 3,4,8"});
   EXPECT_THAT(climbs.error, testing::HasSubstr("note: progressive decides while it trains; told as if"));
 }

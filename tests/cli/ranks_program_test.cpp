@@ -128,6 +128,9 @@ TEST_F(RanksProgram, ImagesHaveTheSameBytesOnAnyNumberOfRanks) {
 
 TEST_F(RanksProgram, AClosedLoopDecidesTheSameOnAnyNumberOfRanks) {
   expect_same_on_several_ranks(images({"--schedule", "price 3:8 every=2 budget=0.63"}));
+  expect_same_on_several_ranks(
+      images({"--schedule", "waterfill 3:8 every=2 budget=0.63", "--layer-bits", "group3.0.conv1=8"}),
+      "waterfill");
 }
 
 TEST_F(RanksProgram, SoHaveAveragesAndTheBestEvaluation) {

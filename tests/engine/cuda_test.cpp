@@ -1,5 +1,6 @@
 // The GPU does what the CPU does: the same codes for the same numbers, the same products up to the order of
 // sums.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/cuda.h>
 #include <torch/utils.h>
@@ -8,8 +9,13 @@
 #include "lowtide/engine/engine.h"
 #include "lowtide/models/cifar_resnet.h"
 #include "lowtide/models/image_model.h"
+#include "lowtide/nn/attention.h"
 #include "lowtide/nn/dropout.h"
+#include "lowtide/nn/layer_norm.h"
+#include "lowtide/nn/pointwise.h"
 #include "lowtide/nn/quant_layer.h"
+#include "lowtide/nn/rounded_rows.h"
+#include "lowtide/nn/row_sums.h"
 #include "lowtide/nn/tensor_norm.h"
 #include "tests/testing.h"
 
@@ -121,6 +127,158 @@ TEST_F(Cuda, SameTensorNorm) {
     results.push_back(torch::stack({y.detach().cpu(), input.grad().cpu()}));
   }
   EXPECT_TRUE(close_to(results[1], results[0], 2e-6));
+}
+
+// Values and gradients of a function, made on both devices; inputs are drawn normally.
+using Made = std::vector<torch::Tensor>;
+template <typename Function>
+std::vector<Made> on_both(const std::vector<std::vector<std::int64_t>>& sizes, const Function& function) {
+  std::vector<Made> results;
+  for (const torch::Device device : {torch::Device(torch::kCPU), torch::Device(torch::kCUDA)}) {
+    torch::manual_seed(12);
+    Made inputs;
+    for (const auto& size : sizes) inputs.push_back(torch::randn(size).to(device).requires_grad_());
+    const torch::Tensor y = function(inputs, device);
+    y.backward(torch::randn(y.sizes()).to(device));
+    Made made{y.detach().cpu()};
+    for (const torch::Tensor& input : inputs) made.push_back(input.grad().cpu());
+    results.push_back(made);
+  }
+  return results;
+}
+
+void expect_close(const std::vector<Made>& on_both_devices, double tolerance, const std::string& what) {
+  for (std::size_t i = 0; i < on_both_devices[0].size(); ++i)
+    EXPECT_TRUE(close_to(on_both_devices[1][i], on_both_devices[0][i], tolerance))
+        << what << ", number " << i;
+}
+
+// Sums of up to 1,000 floats in another order: a few times 1e-7 of the largest.
+constexpr double kAnotherOrder = 5e-6;
+
+std::shared_ptr<Execution> seeded() {
+  auto execution = std::make_shared<Execution>();
+  execution->seed = 11;
+  return execution;
+}
+
+// The first call of a step.
+Dropout fresh_dropout(double share) {
+  Dropout dropout(share);
+  dropout->attach(seeded(), "dropout", 2);
+  return dropout;
+}
+
+// Widths with a kernel, and one without.
+TEST_F(Cuda, SameNormOfAResidual) {
+  for (const std::int64_t width : {128, 768, 1024, 200}) {
+    for (const double share : {0.0, 0.3}) {
+      LayerNorm norm(width, 1e-5);
+      const auto both = on_both(
+          {{9, 31, width}, {9, 31, width}, {width}, {width}}, [&](const Made& in, const torch::Device&) {
+            norm->weight = in[2];
+            norm->bias = in[3];
+            return norm->forward(in[0], in[1], fresh_dropout(share)) + norm->forward(in[1]);
+          });
+      expect_close(both, kAnotherOrder, fmt::format("width {}, dropout {}", width, share));
+    }
+  }
+}
+
+TEST_F(Cuda, SameWeightsOfAttention) {
+  for (const std::int64_t length : {7, 64, 128, 256, 700}) {
+    for (const double share : {0.0, 0.3}) {
+      for (const bool causal : {false, true}) {
+        Range ranges;
+        const auto both = on_both({{6, length, length}}, [&](const Made& in, const torch::Device& device) {
+          torch::Tensor mask = torch::zeros({causal ? 1 : 3, causal ? length : 1, length});
+          const float never = -std::numeric_limits<float>::infinity();
+          mask = causal ? torch::full_like(mask, never).triu(1)
+                        : mask.index_fill(2, torch::tensor({length - 1}), never);
+          const Activation weights = attention_weights(in[0], mask.to(device), 0.3, fresh_dropout(share), 3);
+          ranges = weights.range;
+          return weights.value;
+        });
+        expect_close(both, kAnotherOrder,
+                     fmt::format("length {}, dropout {}, causal {}", length, share, causal));
+        const torch::Tensor rows = both[1][0].view({-1, length});
+        EXPECT_TRUE(ranges.min.cpu().equal(rows.amin(1)) &&
+                    ranges.range.cpu().equal(rows.amax(1) - rows.amin(1)));
+      }
+    }
+  }
+}
+
+// Heads of sizes with a kernel, and one without.
+TEST_F(Cuda, SameProductsOfHeads) {
+  for (const std::int64_t units : {32, 64, 128, 50}) {
+    constexpr std::int64_t kItems = 3, kLength = 21, kHeads = 2;
+    const auto both = on_both({{kItems, kLength, kHeads * units}, {kItems, kLength, kHeads * units}},
+                              [&](const Made& in, const torch::Device& device) {
+                                const auto execution = seeded();
+                                execution->engine = make_engine(device.is_cpu() ? "simulated" : "cuda");
+                                execution->bits = {8, 8};
+                                QuantProduct product;
+                                product->attach(execution, "product", 3);
+                                return product->forward(ProductOperand::heads(in[0], kHeads, false),
+                                                        ProductOperand::heads(in[1], kHeads, true), kItems);
+                              });
+    expect_close(both, kAnotherOrder, fmt::format("{} units", units));
+  }
+}
+
+TEST_F(Cuda, SameNormOfATensorWithReluAndDropout) {
+  for (const double share : {0.0, 0.3}) {
+    const auto both = on_both({{301, 77}}, [&](const Made& in, const torch::Device&) {
+      return relu_norm_dropout(in[0], fresh_dropout(share));
+    });
+    expect_close(both, kAnotherOrder, fmt::format("dropout {}", share));
+  }
+}
+
+TEST_F(Cuda, SameGelu) {
+  for (const std::int64_t size : {1, 7, 1000, 300'001}) {
+    Range range;
+    const auto both = on_both({{size}}, [&](const Made& in, const torch::Device&) {
+      const Activation y = lowtide::gelu(in[0] * 3);
+      range = y.range;
+      return y.value;
+    });
+    expect_close(both, kAnotherOrder, fmt::format("{} numbers", size));
+    const Range measured = measure_range(both[1][0], RangeGroup::kTensor);
+    EXPECT_TRUE(range.min.cpu().equal(measured.min) && range.range.cpu().equal(measured.range)) << size;
+  }
+}
+
+TEST_F(Cuda, SameRoundedRows) {
+  torch::manual_seed(10);
+  for (const std::int64_t columns : {4, 40, 512, 1000, 3072, 37}) {
+    const torch::Tensor x = torch::randn({30, columns}), factor = torch::rand({30}),
+                        bias = torch::randn({columns});
+    for (const int bits : {3, 8, 12, 0}) {
+      const torch::Tensor here = rounded_rows(x, factor, bias, bits),
+                          there = rounded_rows(x.cuda(), factor.cuda(), bias.cuda(), bits);
+      EXPECT_TRUE(there.cpu().equal(here)) << columns << " columns, " << bits << " bits";
+      EXPECT_TRUE(rounded(bias.cuda(), bits).cpu().equal(rounded(bias, bits)))
+          << columns << " columns, " << bits << " bits";
+    }
+  }
+}
+
+TEST_F(Cuda, SameSumsOfCodes) {
+  torch::manual_seed(9);
+  for (const std::vector<std::int64_t>& sizes :
+       {std::vector<std::int64_t>{1, 1}, {63, 40}, {1000, 37}, {5000, 768}}) {
+    const torch::Tensor x = torch::randn(sizes), factor = torch::rand({sizes[0]});
+    for (const RangeGroup group : {RangeGroup::kTensor, RangeGroup::kRow}) {
+      const Quantized q = encode(x, measure_range(x, group), 8);
+      const Quantized there{q.code.cuda(), q.scale.cuda(), q.offset.cuda(), q.bits};
+      EXPECT_TRUE(close_to(sum_rows(there).cpu(), sum_rows(q), kAnotherOrder));
+      const DecodedRows here = decode_and_sum(q, factor), on_gpu = decode_and_sum(there, factor.cuda());
+      EXPECT_TRUE(on_gpu.values.cpu().equal(here.values));
+      EXPECT_TRUE(close_to(on_gpu.sums.cpu(), here.sums, kAnotherOrder));
+    }
+  }
 }
 
 TEST_F(Cuda, NotFiniteStaysVisible) {

@@ -22,9 +22,20 @@ std::ostream& operator<<(std::ostream& out, const Extent& e) {
 }
 
 const std::vector<Extent> kExtents{
-    {{}, 1, 1, 1},       {{}, 1, 7, 5},    {{}, 5, 1, 3},    {{}, 9, 64, 1},
-    {{}, 17, 33, 65},    {{3}, 5, 7, 11},  {{1}, 4, 4, 4},   {{2, 3}, 5, 7, 11},
-    {{2, 1}, 16, 8, 16}, {{4}, 33, 65, 9}, {{}, 40, 33, 18},
+    {{}, 1, 1, 1},
+    {{}, 1, 7, 5},
+    {{}, 5, 1, 3},
+    {{}, 9, 64, 1},
+    {{}, 17, 33, 65},
+    {{3}, 5, 7, 11},
+    {{1}, 4, 4, 4},
+    {{2, 3}, 5, 7, 11},
+    {{2, 1}, 16, 8, 16},
+    {{4}, 33, 65, 9},
+    {{}, 40, 33, 18},
+    // Of more rows than a tile's smallest number, and of whole pieces along the sum, for kernels that multiply bytes as they are.
+    {{}, 70, 48, 195},
+    {{}, 129, 16, 33},
 };
 
 torch::Tensor operand(const Sizes& batch, std::int64_t rows, std::int64_t columns, bool transposed,
@@ -115,6 +126,24 @@ TEST_P(EngineProduct, AllTransposesAndBits) {
   }
 }
 
+TEST_P(EngineProduct, LinearIsAProductPlusABias) {
+  if (!extent_.batch.empty()) GTEST_SKIP() << "a stack";
+  const torch::Tensor x = operand({}, extent_.rows, extent_.inner, false, -0.5, 1);
+  const torch::Tensor w = operand({}, extent_.inner, extent_.columns, true, -1, 2);
+  const torch::Tensor bias = uniform({extent_.columns}, -3, 3, 3);
+  for (const auto& [x_bits, w_bits] : {std::pair{8, 8}, std::pair{3, 5}, std::pair{0, 0}, std::pair{12, 8}}) {
+    const Quantized left = quantised(x, RangeGroup::kTensor, x_bits),
+                    right = quantised(w, RangeGroup::kRow, w_bits);
+    const torch::Tensor expected = naive_product(left, right, {.transpose_b = true});
+    const auto linear = [&](const torch::Tensor& b) {
+      return engine_->linear(on_device_of(*engine_, left), on_device_of(*engine_, right), b).cpu();
+    };
+    EXPECT_TRUE(close_to(linear({}), expected, 1e-5)) << x_bits << " and " << w_bits << " bits";
+    EXPECT_TRUE(close_to(linear(bias.to(device_of(*engine_))), expected + bias, 1e-5))
+        << x_bits << " and " << w_bits << " bits, with a bias";
+  }
+}
+
 TEST_P(EngineProduct, StacksWithARangeForEachRow) {
   if (extent_.batch.size() != 1) GTEST_SKIP() << "not a stack";
   for (const ProductShape shape : {ProductShape{false, false}, {true, false}, {false, true}, {true, true}}) {
@@ -154,17 +183,22 @@ double bound(const std::string& engine, std::int64_t terms) {
 TEST_P(ExtremeCodes, LongSums) {
   if (!can_run(*engine_)) GTEST_SKIP() << "no CUDA device";
   constexpr std::int64_t kInner = 4608;
-  for (const auto& [first, second] : {std::pair{0, 0}, std::pair{255, 255}, std::pair{0, 255}}) {
-    for (const bool transposed : {false, true}) {
-      for (const bool by_row : {false, true}) {
-        const Quantized a =
-            extreme(transposed ? kInner : 12, transposed ? 12 : kInner, first, second, by_row);
-        const Quantized b = extreme(transposed ? kInner : 9, transposed ? 9 : kInner, second, first, by_row);
-        const ProductShape shape{transposed, !transposed};
-        const torch::Tensor y =
-            engine_->product(on_device_of(*engine_, a), on_device_of(*engine_, b), shape).cpu();
-        EXPECT_TRUE(close_to(y, naive_product(a, b, shape), bound(engine_->name(), kInner)))
-            << first << " and " << second << (transposed ? ", transposed" : "") << (by_row ? ", by row" : "");
+  for (const std::int64_t rows : {12, 70}) {  // of which a GPU's kernels for bytes take 70
+    for (const auto& [first, second] : {std::pair{0, 0}, std::pair{255, 255}, std::pair{0, 255}}) {
+      for (const auto& [transpose_a, transpose_b] :
+           {std::pair{false, true}, std::pair{true, false}, std::pair{false, false}}) {
+        for (const bool by_row : {false, true}) {
+          const Quantized a =
+              extreme(transpose_a ? kInner : rows, transpose_a ? rows : kInner, first, second, by_row);
+          const Quantized b =
+              extreme(transpose_b ? 9 : kInner, transpose_b ? kInner : 9, second, first, by_row);
+          const ProductShape shape{transpose_a, transpose_b};
+          const torch::Tensor y =
+              engine_->product(on_device_of(*engine_, a), on_device_of(*engine_, b), shape).cpu();
+          EXPECT_TRUE(close_to(y, naive_product(a, b, shape), bound(engine_->name(), kInner)))
+              << rows << " rows of " << first << " and " << second << ", transposed " << transpose_a
+              << transpose_b << (by_row ? ", by row" : "");
+        }
       }
     }
   }

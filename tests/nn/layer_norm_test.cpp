@@ -47,6 +47,17 @@ TEST(LayerNorm, ValuesAndGradients) {
   }
 }
 
+TEST(LayerNorm, OfAResidualIsThatOfTheSum) {
+  LayerNorm norm(12, 1e-5);
+  const auto dropout = [] {  // that has not been called yet
+    Dropout fresh(0.4);
+    fresh->attach(std::make_shared<Execution>(), "dropout", 1);
+    return fresh;
+  };
+  const torch::Tensor x = normal({5, 12}, 1), added = normal({5, 12}, 2);
+  EXPECT_TRUE(same(norm->forward(x, added, dropout()), norm->forward(x + dropout()->forward(added))));
+}
+
 TEST(LayerNorm, GradientsDoNotDependOnTheNumberOfThreads) {
   const torch::Tensor x = normal({64, 40, 96}, 1), dy = normal({64, 40, 96}, 2);
   expect_independent_of_threads([&] {

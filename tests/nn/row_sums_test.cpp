@@ -31,9 +31,7 @@ TEST(RowSums, GoOverAllDimensionsButTheLast) {
   EXPECT_TRUE(close_to(sum_rows(x.permute({0, 2, 3, 1})), x.sum({0, 2, 3}), kTolerance));
 }
 
-TEST(RowSums, OfNothingAreZero) {
-  EXPECT_TRUE(same(sum_rows(torch::empty({0, 4})), torch::zeros({4})));
-}
+TEST(RowSums, OfNothingAreZero) { EXPECT_TRUE(same(sum_rows(torch::empty({0, 4})), torch::zeros({4}))); }
 
 TEST(RowSums, DoNotDependOnTheNumberOfThreads) {
   for (const std::vector<std::int64_t>& shape : kShapes) {

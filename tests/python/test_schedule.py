@@ -43,9 +43,18 @@ def test_a_closed_loop_goes_on_from_its_state():
         resumed.step(loss=losses(step))
 
 
-def test_price_is_refused_with_the_reason():
-    with pytest.raises(ValueError, match="asks for losses between steps"):
-        lowtide.Schedule("price 3:8 grad=8 budget=0.6", steps=1000)
+@pytest.mark.parametrize("line, message", [
+    ("price 3:8 grad=8 budget=0.6", "asks for losses between steps"),
+    ("waterfill 3:8 grad=8 budget=0.6", "asks how sensitive layers are"),
+    ("table 5[4/6]x600 6[5/7]x400", "has bits of layers"),
+])
+def test_what_only_the_program_can_train_on_tells_its_plan(line, message):
+    schedule = lowtide.Schedule(line, steps=1000)
+    assert 4 <= schedule.at(500).forward <= 7
+    with pytest.raises(ValueError, match=message):
+        schedule.step()
+    with pytest.raises(ValueError, match=message):
+        lowtide.quantize_(torch.nn.Linear(3, 2), schedule)
 
 
 def test_matched_follows_the_rates_it_is_given():

@@ -80,6 +80,15 @@ Recipe pair_recipe(const fs::path& data) {
   return recipe;
 }
 
+// As wide as kernels for rows of 128 numbers and heads of 32 want it.
+Recipe wide_pair_recipe(const fs::path& data) {
+  Recipe recipe = pair_recipe(data);
+  recipe.model.hidden = 128;
+  recipe.model.heads = 4;
+  recipe.model.feed_forward = 256;
+  return recipe;
+}
+
 Recipe paper_recipe(const fs::path& data, const std::string& model) {
   write_papers(data);
   Recipe recipe = node_recipe(data);
@@ -95,6 +104,7 @@ Recipe image_recipe(const fs::path& data) {
 Recipe recipe_of(const std::string& name, const fs::path& data) {
   if (name == "images") return image_recipe(data);
   if (name == "bert") return pair_recipe(data);
+  if (name == "wide_bert") return wide_pair_recipe(data);
   return name == "lstm" || name == "transformer" ? text_recipe(data, name) : paper_recipe(data, name);
 }
 
@@ -172,7 +182,9 @@ constexpr double kOtherOrder = 2e-5;
 // on a CPU. Which codes that are is chance, so a few times as far. Noise of another key would be some percent, a wrong scale or mask
 // more.
 constexpr double kNudge = 1e-6, kChance = 4;
-bool has_attention(const std::string& model) { return model == "transformer" || model == "bert"; }
+bool has_attention(const std::string& model) {
+  return model == "transformer" || model == "bert" || model == "wide_bert";
+}
 
 // A key's bias moves all scores of a row alike, which softmax does not see: its gradient is rounding alone.
 bool has_gradient(const std::string& parameter) { return parameter.find("key.bias") == std::string::npos; }
@@ -272,7 +284,8 @@ INSTANTIATE_TEST_SUITE_P(All, CudaEvaluations,
                          testing::Values("images", "lstm", "transformer", "bert", "gcn"),
                          [](const auto& test) { return test.param; });
 
-INSTANTIATE_TEST_SUITE_P(All, CudaTasks, testing::Values("lstm", "transformer", "bert", "gcn", "sage", "gat"),
+INSTANTIATE_TEST_SUITE_P(All, CudaTasks,
+                         testing::Values("lstm", "transformer", "bert", "wide_bert", "gcn", "sage", "gat"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -15,17 +15,12 @@ namespace lowtide {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-// Of a safetensors file, whose header has its length before it.
 std::string tensor_bytes(const fs::path& file) {
   const std::string bytes = file_bytes(file);
   std::uint64_t header = 0;
   std::memcpy(&header, bytes.data(), sizeof(header));
   return bytes.substr(sizeof(header) + header);
 }
-
-}  // namespace
 
 std::string table_of_run(const fs::path& run) {
   std::string table = "table";

@@ -7,6 +7,9 @@
 
 namespace lowtide {
 
+// Of a safetensors file, whose header has its length before it.
+std::string tensor_bytes(const std::filesystem::path& file);
+
 // The table of bits that a run had, from its lines of training alone.
 std::string table_of_run(const std::filesystem::path& run);
 

@@ -48,26 +48,40 @@ TEST_P(Resume, AfterAnyStepEqualsTheUninterruptedRun) {
 
 INSTANTIATE_TEST_SUITE_P(
     Variants, Resume,
-    testing::Values(Variant{"sgd", [](Recipe&) {}},
-                    Variant{"adam_averaging_clipping",
-                            [](Recipe& r) {
-                              r.training.optimizer = "adam";
-                              r.training.lr = 0.002;
-                              r.training.clip = 1;
-                              r.training.swa_start = 0.5;
-                              r.training.swa_every = 3;
-                            }},
-                    Variant{"progressive",
-                            [](Recipe& r) {
-                              r.precision.schedule =
-                                  "progressive 3,4,6,8 grad=8 window=4 threshold=0.2 patience=1";
-                            }},
-                    Variant{"price",
-                            [](Recipe& r) {
-                              r.precision.schedule = "price 3:8 grad=8 every=4 budget=0.63";
-                              r.training.lr_schedule = "cosine";
-                            }},
-                    Variant{"fp32", [](Recipe& r) { r.precision.schedule = "fp32"; }}),
+    testing::Values(
+        Variant{"sgd", [](Recipe&) {}},
+        Variant{"adam_averaging_clipping",
+                [](Recipe& r) {
+                  r.training.optimizer = "adam";
+                  r.training.lr = 0.002;
+                  r.training.clip = 1;
+                  r.training.swa_start = 0.5;
+                  r.training.swa_every = 3;
+                }},
+        Variant{"progressive",
+                [](Recipe& r) {
+                  r.precision.schedule = "progressive 3,4,6,8 grad=8 window=4 threshold=0.2 patience=1";
+                }},
+        Variant{"price",
+                [](Recipe& r) {
+                  r.precision.schedule = "price 3:8 grad=8 every=4 budget=0.63";
+                  r.training.lr_schedule = "cosine";
+                }},
+        // Looks at steps 4 to 32; the last interval, from 36 on, has bits of its own in every step.
+        Variant{"waterfill",
+                [](Recipe& r) {
+                  r.precision.schedule = "waterfill 3:8 grad=8 every=4 budget=0.63 then fp32 last=5%";
+                  r.precision.layer_bits = {"group2.*=8"};
+                  r.precision.recompute = true;
+                  r.training.lr_schedule = "cosine";
+                }},
+        Variant{"waterfill_in_shards",
+                [](Recipe& r) {
+                  r.precision.schedule = "waterfill 3:8 grad=8 every=4 budget=0.63";
+                  r.training.shards = 2;
+                  r.training.clip = 1;
+                }},
+        Variant{"fp32", [](Recipe& r) { r.precision.schedule = "fp32"; }}),
     [](const auto& instance) { return instance.param.name; });
 
 class SmallRun : public testing::Test {

@@ -11,5 +11,6 @@ target_sources(torch_tests PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/step_graph_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/resume_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/resumed.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/waterfill_run_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/weight_average_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/weight_plane_test.cpp)

@@ -5,7 +5,7 @@
 namespace lowtide::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kRowsPerBlock = kThreads / kWarp;
 constexpr int kFour = 4;          // neighbouring columns, which a thread sums
 constexpr int kEntriesAhead = 4;  // that are asked for before the first of them is added
 
@@ -117,27 +117,97 @@ __global__ void __launch_bounds__(kThreads) aggregate_kernel(const AggregateArgu
   }
 }
 
-template <bool kCodes>
-void launch(const AggregateArguments& a, int column_threads, cudaStream_t stream) {
-  const auto rows = static_cast<unsigned>(a.rows);
-  const std::size_t shared = kThreads * sizeof(Four);
-  if (a.heads > 1) {
-    aggregate_kernel<kCodes, true><<<rows, kThreads, shared, stream>>>(a, column_threads);
-  } else {
-    aggregate_kernel<kCodes, false><<<rows, kThreads, shared, stream>>>(a, column_threads);
+// ---- Narrow features ----------------------------------------------------------------------------------------------------
+
+// Of so many columns at most, a warp sums a row: `lanes` of its threads have the columns, and the others more entries. Rows of more
+// entries than kLongRow are summed by all of their block.
+constexpr int kNarrow = 64;
+constexpr std::int64_t kLongRow = 512;
+
+int narrow_lanes(int width) {
+  int lanes = 1;
+  while (lanes * kFour < width) lanes *= 2;
+  return lanes;
+}
+
+__device__ void store_row(const AggregateArguments& a, std::int64_t row, int column, const Four& sum) {
+  const float factor = a.row_factor == nullptr ? 1.0f : a.row_factor[row];
+  float* y = a.y + row * a.width + column;
+  for (int i = 0; i < kFour && column + i < a.width; ++i) y[i] = factor * sum.value[i];
+}
+
+template <bool kCodes, bool kHeads>
+__device__ __forceinline__ void sum_by_warp(const AggregateArguments& a, int lanes, std::int64_t row,
+                                            std::int64_t first, std::int64_t last) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, share = lane / lanes, column = lane % lanes * kFour;
+  RowSum<kCodes, kHeads> sum(a, column);
+  if (column < a.width) sum.add_entries(first + share, last, kWarp / lanes);
+  Four total = sum.result();
+  for (int apart = lanes; apart < kWarp; apart *= 2) {
+    Four other;
+#pragma unroll
+    for (int i = 0; i < kFour; ++i) other.value[i] = __shfl_xor_sync(0xffffffffu, total.value[i], apart);
+    total.add(1.0f, other);
   }
+  if (share == 0 && column < a.width) store_row(a, row, column, total);
+}
+
+template <bool kCodes, bool kHeads>
+__device__ __forceinline__ void sum_by_block(const AggregateArguments& a, int lanes, std::int64_t row) {
+  __shared__ Four parts[kThreads];
+  const int thread = static_cast<int>(threadIdx.x), share = thread / lanes, shares = kThreads / lanes;
+  const int column = thread % lanes * kFour;
+  RowSum<kCodes, kHeads> sum(a, column);
+  if (column < a.width) sum.add_entries(a.offsets[row] + share, a.offsets[row + 1], shares);
+  parts[thread] = sum.result();
+  __syncthreads();
+  if (share == 0 && column < a.width) {
+    Four total = parts[thread];
+    for (int i = 1; i < shares; ++i) total.add(1.0f, parts[i * lanes + thread]);
+    store_row(a, row, column, total);
+  }
+  __syncthreads();
+}
+
+template <bool kCodes, bool kHeads>
+__global__ void __launch_bounds__(kThreads) aggregate_narrow_kernel(const AggregateArguments a, int lanes) {
+  __shared__ bool is_long[kRowsPerBlock];
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const std::int64_t block_row = static_cast<std::int64_t>(blockIdx.x) * kRowsPerBlock,
+                     row = block_row + warp;
+  const std::int64_t first = row < a.rows ? a.offsets[row] : 0, last = row < a.rows ? a.offsets[row + 1] : 0;
+  const bool mine_is_long = last - first > kLongRow;
+  if (threadIdx.x % kWarp == 0) is_long[warp] = mine_is_long;
+  if (row < a.rows && !mine_is_long) sum_by_warp<kCodes, kHeads>(a, lanes, row, first, last);
+  __syncthreads();
+  for (int i = 0; i < kRowsPerBlock; ++i) {
+    if (is_long[i]) sum_by_block<kCodes, kHeads>(a, lanes, block_row + i);
+  }
+}
+
+// ---- Launches ------------------------------------------------------------------------------------------------------------
+
+template <bool kCodes, bool kHeads>
+void launch(const AggregateArguments& a, cudaStream_t stream) {
+  if (a.width <= kNarrow) {
+    const auto blocks = static_cast<unsigned>((a.rows + kRowsPerBlock - 1) / kRowsPerBlock);
+    aggregate_narrow_kernel<kCodes, kHeads><<<blocks, kThreads, 0, stream>>>(a, narrow_lanes(a.width));
+    return;
+  }
+  int column_threads = kWarp;
+  while (column_threads < kThreads && column_threads * kFour < a.width) column_threads *= 2;
+  aggregate_kernel<kCodes, kHeads>
+      <<<static_cast<unsigned>(a.rows), kThreads, kThreads * sizeof(Four), stream>>>(a, column_threads);
 }
 
 }  // namespace
 
 void aggregate(const AggregateArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
-  int column_threads = kWarp;
-  while (column_threads < kThreads && column_threads * kFour < a.width) column_threads *= 2;
   if (a.codes != nullptr) {
-    launch<true>(a, column_threads, stream);
+    a.heads > 1 ? launch<true, true>(a, stream) : launch<true, false>(a, stream);
   } else {
-    launch<false>(a, column_threads, stream);
+    a.heads > 1 ? launch<false, true>(a, stream) : launch<false, false>(a, stream);
   }
   check_launch("aggregation");
 }

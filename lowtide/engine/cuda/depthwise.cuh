@@ -8,10 +8,11 @@
 #include "lowtide/engine/cuda/product.cuh"
 #include "lowtide/engine/cuda/statistics.cuh"
 
-// What the kernels for depthwise convolutions share. A block's pixels lie in shared memory as bytes, each read once, with what its taps
-// read around them. Beyond the image lies the code of 0, which adds nothing to sums of codes less that one, so that only the small
-// distance of that code from 0 depends on where an image ends (or 0, in a walk that counts the taps inside). A thread has four channels, which are a word of a pixel; words of four
-// neighbouring pixels become four pixels of a channel each, which `dp4a` multiplies by a row of taps.
+// What the kernels for depthwise convolutions share. A block's pixels lie in shared memory as bytes, each read once, with what
+// its taps read around them. Beyond the image lies the code of 0, which adds nothing to sums of codes less that one, so that
+// only the small distance of that code from 0 depends on where an image ends (or code 0, in a walk that counts the taps
+// inside). A thread has four channels, which are a word of a pixel; words of four neighbouring pixels become words of four
+// pixels of a channel, which `dp4a` multiplies by a row of taps.
 
 namespace lowtide::cuda {
 
@@ -484,11 +485,10 @@ __device__ void walk_tiles(const DepthwiseCut& cut, const Codes& codes, const De
                   in_tile = cut.by_items.of(line), down = (line - in_tile * cut.tile_items) * cut.item_steps;
         const int first = tile.step + down, end = min(first + cut.item_steps, cut.steps_down);
         if (tile.image + in_tile >= cut.images) break;
-        const std::uint8_t* from = memory +
-                                   ((in_tile * cut.tile_rows + down * Steps::kSourceDown) * cut.tile_cols +
-                                    across * Steps::kSourceAcross) *
-                                       cut.group +
-                                   4 * thread.word;
+        const int first_pixel = (in_tile * cut.tile_rows + down * Steps::kSourceDown) * cut.tile_cols +
+                                across * Steps::kSourceAcross;
+        const std::uint8_t* from =
+            memory + stage * cut.tile_bytes() + first_pixel * cut.group + 4 * thread.word;
         // The first result of a step, which may lie beyond the image.
         int row = cut.first_result_row + first * Steps::kDown;
         const int col = cut.first_result_col + across * Steps::kAcross;
@@ -542,8 +542,8 @@ __device__ void walk_tiles(const DepthwiseCut& cut, const Codes& codes, const De
   }
 }
 
-// What lanes have found out about a channel, joined in the order of lanes: `of_lane[lane][channel]` in shared memory, written by
-// store(); then join(channel, first, other) by a thread a channel.
+// What lanes have found out about channels, joined in the order of lanes: calls join(channel, of) by a thread a channel. `memory`
+// is free shared memory of lane_bytes().
 template <typename Of, typename Join>
 __device__ void join_lanes(const DepthwiseCut& cut, const Of (&mine)[4], std::uint8_t* memory,
                            const Join& join) {
@@ -562,7 +562,8 @@ __device__ void join_lanes(const DepthwiseCut& cut, const Of (&mine)[4], std::ui
   }
 }
 
-inline std::size_t lane_bytes(const DepthwiseCut& cut, std::size_t of_channel) {
+template <typename Cut>
+std::size_t lane_bytes(const Cut& cut, std::size_t of_channel) {
   return static_cast<std::size_t>(cut.lanes * cut.group) * of_channel;
 }
 

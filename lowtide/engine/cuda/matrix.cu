@@ -2,21 +2,13 @@
 
 #include "lowtide/engine/cuda/device.cuh"
 #include "lowtide/engine/cuda/launch.h"
-#include "lowtide/engine/cuda/matrix.h"
+#include "lowtide/engine/cuda/matrix.cuh"
 
 namespace lowtide::cuda {
 namespace {
 
 constexpr int kThreads = 128;
 constexpr int kFour = 4;  // numbers that a thread takes at once
-
-// The middle code: half of 2^bits.
-__device__ int centre_of(const DeviceBits& bits) { return static_cast<int>(bits.top() + 1) / 2; }
-
-// What the middle code stands for.
-__device__ float shift_of(float scale, float offset, int centre) {
-  return __fmaf_rn(scale, static_cast<float>(centre), offset);
-}
 
 struct FourCodes {
   int code[kFour];

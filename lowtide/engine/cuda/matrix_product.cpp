@@ -4,6 +4,7 @@
 #include <ATen/cuda/Exceptions.h>
 
 #include "lowtide/base/cuda_stream.h"
+#include "lowtide/engine/cuda/byte_product.h"
 #include "lowtide/engine/cuda/matrix.h"
 
 namespace lowtide::cuda {
@@ -11,6 +12,8 @@ namespace {
 
 // Rows of halves begin where the tensor cores' widest loads may.
 constexpr std::int64_t kRowMultiple = 8;
+// Below, tiles of 128 rows are mostly empty, and too few for the GPU.
+constexpr std::int64_t kLeastByteRows = 64;
 
 MatrixCodes codes_of(const Quantized& q, const at::Tensor& contiguous_code) {
   MatrixCodes codes;
@@ -23,6 +26,11 @@ MatrixCodes codes_of(const Quantized& q, const at::Tensor& contiguous_code) {
   codes.columns = static_cast<int>(q.code.size(-1));
   codes.matrices = static_cast<int>(q.code.dim() == 3 ? q.code.size(0) : 1);
   return codes;
+}
+
+LimbMatrix limbs_of(const ByteOperand& operand, const MatrixCodes& codes) {
+  return {operand.limbs.data_ptr<std::int8_t>(), operand.sums.data_ptr<int>(), operand.unit.data_ptr<float>(),
+          codes.rows, codes.columns};
 }
 
 ProductSide side_of(const HalfOperand& operand) {
@@ -149,6 +157,51 @@ bool is_byte_matrix(const Quantized& q) {
          (q.code.dim() == 2 || q.code.dim() == 3);
 }
 
+bool fits_byte_product(const Quantized& a, const Quantized& b, const ProductShape& shape) {
+  const auto is_aligned = [](const Quantized& q) {
+    return reinterpret_cast<std::uintptr_t>(q.code.data_ptr()) % kByteRowMultiple == 0;
+  };
+  const std::int64_t terms = a.code.size(-1);
+  return !shape.transpose_a && a.code.dim() == 2 && b.code.dim() == 2 && a.code.size(0) >= kLeastByteRows &&
+         terms % kByteRowMultiple == 0 && terms <= kMostByteTerms && a.code.is_contiguous() &&
+         b.code.is_contiguous() && is_aligned(a) && is_aligned(b);
+}
+
+ByteOperand byte_operand(const Quantized& b, bool transposed) {
+  const MatrixCodes codes = codes_of(b, b.code);
+  const auto numbers = at::TensorOptions(at::kFloat).device(b.code.device());
+  if (transposed) {
+    ByteOperand operand{at::empty({codes.rows}, numbers.dtype(at::kInt)), {}, {}};
+    sum_code_rows(codes, operand.sums.data_ptr<int>(), current_cuda_stream());
+    return operand;
+  }
+  const std::int64_t columns = codes.columns, terms = codes.rows;
+  ByteOperand operand{at::empty({limb_sum_parts(codes.rows) * kByteLimbs * columns}, numbers.dtype(at::kInt)),
+                      at::empty({kByteLimbs * columns * terms}, numbers.dtype(at::kChar)),
+                      at::empty({1}, numbers)};
+  make_limbs(codes, limbs_of(operand, codes), current_cuda_stream());
+  return operand;
+}
+
+at::Tensor byte_product(const Quantized& a, const Quantized& b, const ByteOperand& of_b, bool transposed,
+                        const at::Tensor& bias) {
+  const MatrixCodes left = codes_of(a, a.code), right = codes_of(b, b.code);
+  at::Tensor y = at::empty({left.rows, transposed ? right.rows : right.columns},
+                           at::TensorOptions(at::kFloat).device(a.code.device()));
+  if (!transposed) {
+    multiply_limbs({left, limbs_of(of_b, right), y.data_ptr<float>()}, current_cuda_stream());
+    return y;
+  }
+  ByteProductArguments p;
+  p.a = left;
+  p.b = right;
+  p.b_sums = of_b.sums.data_ptr<int>();
+  p.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
+  p.y = y.data_ptr<float>();
+  multiply_bytes(p, current_cuda_stream());
+  return y;
+}
+
 at::Tensor product(const Quantized& stack_a, const Quantized& stack_b, const ProductShape& shape) {
   const Quantized a = with_row_scales(stack_a), b = with_row_scales(stack_b);
   const bool a_inside = shape.transpose_a && has_row_scales(a),
@@ -165,12 +218,14 @@ at::Tensor product(const Quantized& stack_a, const Quantized& stack_b, const Pro
   return without_stack(multiply(left, right), a);
 }
 
-PreparedHalves::PreparedHalves(const Quantized& b, bool is_transposed)
-    : PreparedOperand(b, is_transposed),
-      halves(!is_transposed && has_row_scales(b) ? in_planes(b, nullptr) : centred(b, !is_transposed)) {}
-
-at::Tensor multiply(const Quantized& a, const PreparedHalves& b) {
-  return without_stack(multiply(centred(a, /*inner_is_row=*/false), b.halves), a);
+at::Tensor PreparedMatrix::multiply(const Quantized& a) const {
+  if (multiplies_bytes_ && fits_byte_product(a, codes, {.transpose_b = transposed})) {
+    if (!bytes_.sums.defined()) bytes_ = byte_operand(codes, transposed);
+    return byte_product(a, codes, bytes_, transposed, {});
+  }
+  if (!halves_.high.defined())
+    halves_ = !transposed && has_row_scales(codes) ? in_planes(codes, nullptr) : centred(codes, !transposed);
+  return without_stack(cuda::multiply(centred(a, /*inner_is_row=*/false), halves_), a);
 }
 
 }  // namespace lowtide::cuda

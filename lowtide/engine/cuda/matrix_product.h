@@ -2,7 +2,8 @@
 
 #include "lowtide/engine/engine.h"
 
-// Products of matrices of codes on a GPU, by cuBLAS: halves in, floats out.
+// Products of matrices of codes on a GPU: by kernels for bytes, where those are made for the GPU and the shape; else by cuBLAS,
+// halves in and floats out.
 
 namespace lowtide::cuda {
 
@@ -17,13 +18,34 @@ struct HalfOperand {
 // Whether these are byte codes on a GPU, one matrix or a stack.
 bool is_byte_matrix(const Quantized& q);
 
+// Whether kernels for bytes take this product: rows of a lie along the sum, and begin where sixteen bytes can be read at once;
+// and there are enough of them for a tile.
+bool fits_byte_product(const Quantized& a, const Quantized& b, const ProductShape& shape);
+
+// A right operand for such kernels: what they need beside its codes, where it is transposed; else its values as limbs.
+struct ByteOperand {
+  at::Tensor sums, limbs, unit;
+};
+ByteOperand byte_operand(const Quantized& b, bool transposed);
+
+// By such kernels, plus a bias (undefined: none) for every row where b is transposed.
+at::Tensor byte_product(const Quantized& a, const Quantized& b, const ByteOperand& of_b, bool transposed,
+                        const at::Tensor& bias);
+
+// By cuBLAS.
 at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape);
 
-// A right operand that serves many products.
-struct PreparedHalves final : PreparedOperand {
-  PreparedHalves(const Quantized& b, bool is_transposed);
-  HalfOperand halves;
+// A right operand that serves many products, made ready when the first of them comes.
+class PreparedMatrix final : public PreparedOperand {
+ public:
+  PreparedMatrix(const Quantized& b, bool is_transposed, bool multiplies_bytes)
+      : PreparedOperand(b, is_transposed), multiplies_bytes_(multiplies_bytes) {}
+  at::Tensor multiply(const Quantized& a) const;
+
+ private:
+  bool multiplies_bytes_;
+  mutable ByteOperand bytes_;
+  mutable HalfOperand halves_;
 };
-at::Tensor multiply(const Quantized& a, const PreparedHalves& b);
 
 }  // namespace lowtide::cuda

@@ -346,7 +346,7 @@ auto with_tile(const ConvGeometry& g, const With& with) {
 
 bool is_wide(const ConvGeometry& g) {
   const bool square = g.kernel_rows == g.kernel_cols && (g.kernel_rows == 1 || g.kernel_rows == 3);
-  return square && g.outputs % 16 == 0 && g.inputs % 16 == 0 && g.outputs >= 64 && g.inputs >= 32;
+  return square && !g.depthwise && g.outputs % 16 == 0 && g.inputs % 16 == 0 && g.outputs >= 64 && g.inputs >= 32;
 }
 
 std::size_t wide_weight_gradient_work_bytes(const ConvGeometry& g) {

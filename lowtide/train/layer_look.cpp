@@ -1,0 +1,158 @@
+#include "lowtide/train/layer_look.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "lowtide/engine/observed.h"
+#include "lowtide/nn/quant_conv2d.h"
+#include "lowtide/nn/quant_linear.h"
+#include "lowtide/nn/quant_lstm.h"
+#include "lowtide/train/squares.h"
+
+namespace lowtide {
+namespace {
+
+// What a layer multiplies by; of other kinds nothing.
+std::vector<torch::Tensor> weights_of(QuantLayer& layer) {
+  if (auto* conv = dynamic_cast<QuantConv2dImpl*>(&layer)) return {conv->weight};
+  if (auto* linear = dynamic_cast<QuantLinearImpl*>(&layer)) return {linear->weight};
+  if (auto* lstm = dynamic_cast<QuantLstmImpl*>(&layer)) return {lstm->input_weight, lstm->hidden_weight};
+  return {};
+}
+
+std::vector<torch::Tensor> weights_chosen_for(QuantLayer& layer) {
+  const bool has_rule = layer.rule().kind != LayerPrecision::Kind::kScheduled;
+  return has_rule ? std::vector<torch::Tensor>() : weights_of(layer);
+}
+
+std::map<std::string, QuantLayer*> layers_by_name(torch::nn::Module& model) {
+  std::map<std::string, QuantLayer*> layers;
+  for (QuantLayer* layer : quant_layers(model)) layers.emplace(layer->layer_name(), layer);
+  return layers;
+}
+
+// The square of the widest range that x was quantised by.
+torch::Tensor squared_range(const Quantized& x) {
+  if (!x.scale.defined())
+    return measure_range(x.code, RangeGroup::kTensor).range.to(torch::kDouble).square().sum();
+  const double codes = std::exp2(static_cast<int>(x.bits)) - 1;
+  return (x.scale.to(torch::kDouble).max() * codes).square();
+}
+
+class Unobserved final : public ProductObserver {
+  void forward(const Quantized&, const Quantized&) override {}
+  void input_gradient(const at::Tensor&) override {}
+  void weight_gradient(const Quantized&, const at::Tensor&) override {}
+  bool needs_input_gradient() const override { return false; }
+};
+
+}  // namespace
+
+// What a layer reads, over its calls in a shard.
+class LayerLook::Inputs final : public ProductObserver {
+ public:
+  void forward(const Quantized& input, const Quantized&) override {
+    const torch::Tensor range = squared_range(input);
+    range_ = range_.defined() ? torch::maximum(range_, range) : range;
+  }
+  void input_gradient(const at::Tensor& gradient) override {
+    const torch::Tensor squares = sum_of_squares(gradient);
+    gradient_ = gradient_.defined() ? gradient_ + squares : squares;
+  }
+  void weight_gradient(const Quantized&, const at::Tensor&) override {}
+  bool needs_input_gradient() const override { return false; }
+
+  // Undefined where the step has no such gradient.
+  torch::Tensor term() const { return gradient_.defined() ? range_ * gradient_ : torch::Tensor(); }
+
+ private:
+  torch::Tensor range_, gradient_;  // squares
+};
+
+struct LayerLook::Layer {
+  std::vector<torch::Tensor> weights;           // none: it is not chosen for
+  std::vector<std::shared_ptr<Inputs>> inputs;  // of each shard
+};
+
+std::vector<LayerSize> layer_sizes(torch::nn::Module& model, const std::vector<Ledger::Layer>& layers) {
+  const auto by_name = layers_by_name(model);
+  std::vector<LayerSize> sizes;
+  for (const Ledger::Layer& layer : layers)
+    sizes.push_back({layer.macs, !weights_chosen_for(*by_name.at(layer.name)).empty()});
+  return sizes;
+}
+
+LayerLook::LayerLook(Task& task, const std::vector<Ledger::Layer>& layers, const Shards& shards)
+    : task_(task), shards_(shards), engine_(task.execution().engine) {
+  const auto by_name = layers_by_name(task.model());
+  std::map<const QuantLayer*, std::vector<std::shared_ptr<Inputs>>> observers;
+  for (const Ledger::Layer& of : layers) {
+    QuantLayer* layer = by_name.at(of.name);
+    layers_.push_back({weights_chosen_for(*layer), {}});
+    if (layers_.back().weights.empty()) continue;
+    for (std::int64_t shard = 0; shard < shards.count; ++shard)
+      layers_.back().inputs.push_back(std::make_shared<Inputs>());
+    observers[layer] = layers_.back().inputs;
+  }
+  // All of a trunk has to be of one kind.
+  Execution& execution = task.execution();
+  execution.engine = observed(engine_, std::make_shared<Unobserved>());
+  execution.engine_of = [this, observers](const QuantLayer& layer) {
+    const Execution& now = task_.execution();
+    const auto of_layer = observers.find(&layer);
+    if (of_layer == observers.end()) return now.engine;
+    return observed(engine_, of_layer->second[static_cast<std::size_t>(now.shard - shards_.first)]);
+  };
+}
+
+LayerLook::~LayerLook() {
+  task_.execution().engine = engine_;
+  task_.execution().engine_of = nullptr;
+}
+
+void LayerLook::take_gradients() {
+  const torch::NoGradGuard no_grad;
+  squared_gradient_ = squared_gradient(task_.model().parameters());
+  const torch::Tensor none = torch::zeros_like(squared_gradient_);
+  std::vector<torch::Tensor> of_inputs, of_weights;
+  for (const Layer& layer : layers_) {
+    torch::Tensor sum = none;
+    for (const torch::Tensor& weight : layer.weights) {
+      if (!weight.grad().defined()) continue;
+      const Range range = measure_range(contiguous(weight.detach()), RangeGroup::kRow);
+      sum = sum + (range.range.to(torch::kDouble).square().flatten() * row_squares(weight.grad())).sum();
+    }
+    of_weights.push_back(sum);
+  }
+  for (std::int64_t shard = 0; shard < shards_.count; ++shard) {
+    for (const Layer& layer : layers_) {
+      const torch::Tensor term =
+          layer.inputs.empty() ? torch::Tensor() : layer.inputs[static_cast<std::size_t>(shard)]->term();
+      of_inputs.push_back(term.defined() ? term.reshape({}) : none);
+    }
+  }
+  of_weights_ = torch::stack(of_weights);
+  of_inputs_ = torch::stack(of_inputs).view({shards_.count, -1});
+}
+
+// A shard's loss is the mean over its items, and weighs as one of all shards in the batch's.
+std::vector<double> LayerLook::sensitivities(Ranks& ranks, double rate) const {
+  const torch::Tensor of_inputs = torch::cat(ranks.gather(of_inputs_)).cpu(), of_weights = of_weights_.cpu();
+  const auto by_shard = of_inputs.accessor<double, 2>();
+  const auto by_layer = of_weights.accessor<double, 1>();
+  const auto batch = static_cast<double>(task_.items_per_step()), shards = static_cast<double>(shards_.total);
+  const double unit = 24 * rate * squared_gradient_.item<double>();
+  std::vector<double> result;
+  for (std::int64_t i = 0; i < of_weights.size(0); ++i) {
+    double sum = 0;
+    for (std::int64_t shard = 0; shard < of_inputs.size(0); ++shard) sum += by_shard[shard][i];
+    sum = sum / (shards * shards) + batch * by_layer[i];
+    const bool is_chosen = !layers_[static_cast<std::size_t>(i)].weights.empty();
+    result.push_back(is_chosen ? sum / unit : std::numeric_limits<double>::quiet_NaN());
+  }
+  return result;
+}
+
+}  // namespace lowtide

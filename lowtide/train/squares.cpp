@@ -1,0 +1,25 @@
+#include "lowtide/train/squares.h"
+
+#include "lowtide/nn/row_sums.h"
+#include "lowtide/quant/quantizer.h"
+
+namespace lowtide {
+
+torch::Tensor sum_of_squares(const torch::Tensor& x) {
+  const torch::Tensor rows = x.dim() == 4 ? contiguous(x).permute({0, 2, 3, 1}) : x;
+  return sum_rows(rows.square()).to(torch::kDouble).sum();
+}
+
+torch::Tensor row_squares(const torch::Tensor& gradient) {
+  return sum_rows(gradient.flatten(1).square().t().contiguous()).to(torch::kDouble);
+}
+
+torch::Tensor squared_gradient(const std::vector<torch::Tensor>& parameters) {
+  torch::Tensor sum = torch::zeros({}, parameters[0].options().dtype(torch::kDouble).requires_grad(false));
+  for (const torch::Tensor& parameter : parameters) {
+    if (parameter.grad().defined()) sum += sum_of_squares(parameter.grad());
+  }
+  return sum;
+}
+
+}  // namespace lowtide
