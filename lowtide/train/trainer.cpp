@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <map>
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/machine_error.h"
 #include "lowtide/cost/summary.h"
 #include "lowtide/engine/engine.h"
+#include "lowtide/nn/quant_layer.h"
 #include "lowtide/schedule/text.h"
 #include "lowtide/tasks/setup.h"
 #include "lowtide/train/checkpoint.h"

@@ -67,10 +67,10 @@ INSTANTIATE_TEST_SUITE_P(
                   r.precision.schedule = "price 3:8 grad=8 every=4 budget=0.63";
                   r.training.lr_schedule = "cosine";
                 }},
-        // Looks at steps 4 to 32; the last interval, from 36 on, has bits of its own in every step.
+        // Looks after steps 4 to 32; the last interval, from 32 to the tail at 38, has bits of its own in every step.
         Variant{"waterfill",
                 [](Recipe& r) {
-                  r.precision.schedule = "waterfill 3:8 grad=8 every=4 budget=0.63 then fp32 last=5%";
+                  r.precision.schedule = "waterfill 3:8 grad=8 every=4 budget=1.4 then fp32 last=5%";
                   r.precision.layer_bits = {"group2.*=8"};
                   r.precision.recompute = true;
                   r.training.lr_schedule = "cosine";

@@ -49,23 +49,30 @@ TEST_F(WaterfillRun, DoesNotDependOnTheNumberOfThreads) {
   expect_run_independent_of_threads(recipe_, folder_.path());
 }
 
-// 40 steps of 192 bit operations a MAC and item, of which 0.63; below that by less than a bit more costs of the smallest
-// layer that is chosen for, in one step.
+// 40 steps of 192 bit operations a MAC and item, of which 0.63; below that by less than one more bit would cost of a layer in one
+// of the last four steps.
 TEST_F(WaterfillRun, SpendsItsBudgetInTheLedger) {
   for (const bool has_rules : {false, true}) {
     if (has_rules) recipe_.precision.layer_bits = {"conv1=8", "group3.*=fp32"};
     const fs::path run = folder_ / (has_rules ? "rules" : "run");
     const Json result = train(recipe_, run);
     const Ledger ledger = Ledger::from_state(state_of(run).at("ledger"));
-    std::int64_t macs = 0, smallest = Ledger::kMostMacs;
-    for (const Ledger::Layer& layer : ledger.layers()) {
-      macs += layer.macs;
-      if (layer.precision.kind == LayerPrecision::Kind::kScheduled) smallest = std::min(smallest, layer.macs);
-    }
+    std::int64_t macs = 0;
+    for (const Ledger::Layer& layer : ledger.layers()) macs += layer.macs;
     const Count budget = static_cast<Count>(0.63 * 40 * 192) * static_cast<Count>(macs) * 20;
     ASSERT_TRUE(ledger.macs() == static_cast<Count>(macs) * 20 * 40);
     EXPECT_TRUE(ledger.paper().total() <= budget);
-    EXPECT_TRUE(budget - ledger.paper().total() < static_cast<Count>(31 * smallest * 20));
+    Count raise = ~Count{0};
+    for (const Json& line : layer_lines(run)) {
+      if (line.at("step") <= 36) continue;
+      for (const Ledger::Layer& layer : ledger.layers()) {
+        const int bits = line.value(layer.name + ".bits", 8);
+        if (bits == 8) continue;
+        const std::int64_t more = step_cost({bits + 1, 8}) - step_cost({bits, 8});
+        raise = std::min(raise, static_cast<Count>(layer.macs * 20 * more));
+      }
+    }
+    EXPECT_TRUE(budget - ledger.paper().total() < raise);
     EXPECT_NEAR(result.at("relative_cost").get<double>(), 0.63 * 192 / 3072, 1e-4);
     // As it was logged, layer by layer.
     std::map<std::string, Count> logged;
@@ -120,8 +127,6 @@ TEST_F(WaterfillRun, TrainsAsATableOfItsBitsDoes) {
     EXPECT_EQ(loop.at(part), table.at(part)) << part;
   EXPECT_EQ(tensor_bytes(RunPaths{folder_ / "loop"}.checkpoint(40)),
             tensor_bytes(RunPaths{folder_ / "table"}.checkpoint(40)));
-  EXPECT_EQ(to_string(logged_bits(RunPaths{folder_ / "table"}, 40)), to_string(bits))
-      << "tables tell of layers too";
 }
 
 TEST_F(WaterfillRun, ARuleWinsForItsLayer) {

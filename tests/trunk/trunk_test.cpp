@@ -52,8 +52,8 @@ const std::vector<Geometry> kGeometries{
     {"InvertedStrided", {inverted_residual(8, 16, 6, 2), inverted_residual(16, 16, 2, 1)}, {6, 8, 10, 10}},
     // Depthwise convolutions with as many channels as a GPU's kernels want.
     {"Depthwise", {inverted_residual(16, 16, 2, 1), inverted_residual(16, 16, 9, 1)}, {5, 16, 8, 8}},
-    {"DepthwiseStrided", {inverted_residual(16, 16, 4, 2), inverted_residual(16, 32, 1, 2)}, {4, 16, 13, 7}},
-    {"DepthwiseOnePixel", {inverted_residual(16, 16, 2, 1), inverted_residual(16, 16, 2, 2)}, {9, 16, 1, 1}},
+    {"DepthwiseStrided", {inverted_residual(16, 32, 4, 2), inverted_residual(32, 32, 1, 1)}, {4, 16, 13, 7}},
+    {"DepthwiseOnePixel", {inverted_residual(16, 16, 2, 2), inverted_residual(16, 16, 2, 1)}, {9, 16, 1, 1}},
     {"DepthwiseAlone",
      {depthwise_block(32, 1), depthwise_block(32, 1), depthwise_block(32, 2)},
      {3, 32, 6, 5}},
