@@ -63,6 +63,18 @@ std::vector<std::uint8_t> codes(std::size_t n, int top) {
         i < kDrawn ? static_cast<std::uint8_t>(generator() % static_cast<unsigned>(top + 1)) : v[i - kDrawn];
   return v;
 }
+
+// Codes as extreme as can be, or drawn.
+enum class Pattern { kDrawn, kZeros, kTops, kAlternating };
+std::vector<std::uint8_t> codes_of(Pattern pattern, std::size_t n, int top, std::size_t period) {
+  std::vector<std::uint8_t> v = codes(n, top);
+  for (std::size_t i = 0; i < n && pattern != Pattern::kDrawn; ++i) {
+    const bool high = pattern == Pattern::kTops || (pattern == Pattern::kAlternating && i / period % 2 == 0);
+    v[i] = static_cast<std::uint8_t>(high ? top : 0);
+  }
+  return v;
+}
+
 std::vector<float> normal(std::size_t n, float scale = 1, float shift = 0) {
   std::normal_distribution<float> of(shift, scale);
   std::vector<float> v(n);
@@ -91,15 +103,16 @@ struct Case {
   Buffer<float> gm, slope, dgamma, dbeta;
   Buffer<std::uint8_t> work, dwork, wwork, products;
 
-  Case(const ConvGeometry& geometry, int bits, bool after_relu)
+  Case(const ConvGeometry& geometry, int bits, bool after_relu, Pattern pattern = Pattern::kDrawn)
       : g(geometry),
         top((1 << bits) - 1),
         x_scale(0.013f),
         x_offset(after_relu ? 0.0f : -1.3f),
         e_scale(1e-4f),
         e_offset(-0.0127f),
-        x_host(codes(size(g.input_pixels(), g.inputs), top)),
-        e_host(codes(size(g.output_pixels(), g.outputs), top)),
+        x_host(codes_of(pattern, size(g.input_pixels(), g.inputs), top, static_cast<std::size_t>(g.inputs))),
+        e_host(
+            codes_of(pattern, size(g.output_pixels(), g.outputs), top, static_cast<std::size_t>(g.outputs))),
         w_host(normal(size(g.outputs, g.taps() * g.inputs), 0.05f, 0.01f)),
         other_host(normal(size(g.input_pixels(), g.inputs), 0.01f)),
         producer_host(normal(size(g.input_pixels(), g.inputs), 1.0f, 0.2f)),
@@ -287,6 +300,20 @@ __global__ void reference_weight_gradient(Reference r) {
   r.dw[at] = sum;
 }
 
+// Calls each(pixel of the output, pixel of the input, tap) for every product of pixels.
+template <typename Each>
+void for_each_tap(const ConvGeometry& g, const Each& each) {
+  for (int n = 0; n < g.images; ++n)
+    for (int r = 0; r < g.rows; ++r)
+      for (int c = 0; c < g.cols; ++c)
+        for (int i = 0; i < g.kernel_rows; ++i)
+          for (int j = 0; j < g.kernel_cols; ++j) {
+            const int row = r * g.stride_rows - g.pad_rows + i, col = c * g.stride_cols - g.pad_cols + j;
+            if (row < 0 || col < 0 || row >= g.height || col >= g.width) continue;
+            each((n * g.rows + r) * g.cols + c, (n * g.height + row) * g.width + col, i * g.kernel_cols + j);
+          }
+}
+
 double distance(const std::vector<float>& a, const std::vector<double>& b) {
   double largest = 0, off = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -306,8 +333,9 @@ void report(const std::string& name, double off, double limit) {
 void compare_resident(const std::string& name, const Case& c, const std::vector<double>& dx,
                       const std::vector<double>& dgamma, const std::vector<double>& dbeta);
 
-void compare(const std::string& name, const ConvGeometry& g, int bits, bool after_relu) {
-  const Case c(g, bits, after_relu);
+void compare(const std::string& name, const ConvGeometry& g, int bits, bool after_relu,
+             Pattern pattern = Pattern::kDrawn) {
+  const Case c(g, bits, after_relu, pattern);
   const WeightLayer layer = c.layer();
   encode_weights(&layer, 1, nullptr);
   conv_output(c.output(true), nullptr);
@@ -677,17 +705,6 @@ ConvGeometry depthwise_geometry(int images, int rows, int cols, int channels, in
   return g;
 }
 
-// Codes as extreme as can be, or drawn.
-enum class Pattern { kDrawn, kZeros, kTops, kAlternating };
-std::vector<std::uint8_t> codes_of(Pattern pattern, std::size_t n, int top, std::size_t period) {
-  std::vector<std::uint8_t> v = codes(n, top);
-  for (std::size_t i = 0; i < n && pattern != Pattern::kDrawn; ++i) {
-    const bool high = pattern == Pattern::kTops || (pattern == Pattern::kAlternating && i / period % 2 == 0);
-    v[i] = static_cast<std::uint8_t>(high ? top : 0);
-  }
-  return v;
-}
-
 struct DepthwiseCase {
   ConvGeometry g;
   int bits, top;
@@ -1007,10 +1024,28 @@ void time_all_depthwise() {
   time_depthwise("960 4x4, 128", depthwise_geometry(128, 4, 4, 960, 1, 1));
 }
 
+void check_wide(const std::string& tag, int bits, bool after_relu) {
+  compare(tag + "64>64 3x3 56x56", geometry(2, 56, 64, 64, 3, 1, 1), bits, after_relu);
+  compare(tag + "128>64 3x3 28x28", geometry(3, 28, 128, 64, 3, 1, 1), bits, after_relu);
+  compare(tag + "64>192 3x3 14x14", geometry(5, 14, 64, 192, 3, 1, 1), bits, after_relu);
+  compare(tag + "512>512 3x3 7x7", geometry(7, 7, 512, 512, 3, 1, 1), bits, after_relu);
+  compare(tag + "64>128 3x3/2", geometry(3, 28, 64, 128, 3, 2, 1), bits, after_relu);
+  compare(tag + "64>128 1x1/2", geometry(3, 28, 64, 128, 1, 2, 0), bits, after_relu);
+  compare(tag + "256>64 1x1", geometry(3, 14, 256, 64, 1, 1, 0), bits, after_relu);
+  compare(tag + "64>256 1x1", geometry(3, 14, 64, 256, 1, 1, 0), bits, after_relu);
+  compare(tag + "192>144 1x1", geometry(3, 13, 192, 144, 1, 1, 0), bits, after_relu);
+  compare(tag + "48>96 3x3", geometry(3, 9, 48, 96, 3, 1, 1), bits, after_relu);         // gathered
+  compare(tag + "64>64 3x3 17x17", geometry(2, 17, 64, 64, 3, 1, 1), bits, after_relu);  // likewise
+}
+
 void check_all() {
+  for (const auto& [what, pattern] :
+       {std::pair("greatest codes", Pattern::kTops), std::pair("alternating codes", Pattern::kAlternating)})
+    compare(std::string("512>512 3x3 7x7 ") + what, geometry(7, 7, 512, 512, 3, 1, 1), 8, true, pattern);
   for (const int bits : {8, 3}) {
     for (const bool after_relu : {true, false}) {
       const std::string tag = std::to_string(bits) + (after_relu ? "r " : "  ");
+      check_wide(tag, bits, after_relu);
       compare(tag + "16>16 3x3", geometry(8, 12, 16, 16, 3, 1, 1), bits, after_relu);
       compare(tag + "16>16 3x3 many", geometry(64, 32, 16, 16, 3, 1, 1), bits, after_relu);
       compare(tag + "64>64 3x3", geometry(5, 8, 64, 64, 3, 1, 1), bits, after_relu);
@@ -1046,11 +1081,18 @@ void time_all() {
   time_layer("64>64 8x8, 128", geometry(128, 8, 64, 64, 3, 1, 1));
   time_layer("32>64/2", geometry(128, 16, 32, 64, 3, 2, 1));
   time_layer("64>64 56x56, 64", geometry(64, 56, 64, 64, 3, 1, 1));
+  time_layer("128>128 28x28, 64", geometry(64, 28, 128, 128, 3, 1, 1));
+  time_layer("256>256 14x14, 64", geometry(64, 14, 256, 256, 3, 1, 1));
+  time_layer("512>512 7x7, 64", geometry(64, 7, 512, 512, 3, 1, 1));
+  time_layer("64>128/2 56x56, 64", geometry(64, 56, 64, 128, 3, 2, 1));
   time_layer("256>64 1x1 56x56, 64", geometry(64, 56, 256, 64, 1, 1, 0));
   time_layer("64>256 1x1 56x56, 64", geometry(64, 56, 64, 256, 1, 1, 0));
-  time_layer("256>256 14x14, 64", geometry(64, 14, 256, 256, 3, 1, 1));
+  time_layer("512>128 1x1 28x28", geometry(64, 28, 512, 128, 1, 1, 0));
+  time_layer("128>512 1x1 28x28", geometry(64, 28, 128, 512, 1, 1, 0));
   time_layer("1024>256 1x1 14x14", geometry(64, 14, 1024, 256, 1, 1, 0));
-  time_layer("512>512 7x7, 64", geometry(64, 7, 512, 512, 3, 1, 1));
+  time_layer("256>1024 1x1 14x14", geometry(64, 14, 256, 1024, 1, 1, 0));
+  time_layer("2048>512 1x1 7x7", geometry(64, 7, 2048, 512, 1, 1, 0));
+  time_layer("512>2048 1x1 7x7", geometry(64, 7, 512, 2048, 1, 1, 0));
 }
 
 }  // namespace

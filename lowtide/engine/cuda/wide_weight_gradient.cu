@@ -162,11 +162,16 @@ struct WarpSums {
     }
     const unsigned ones[2] = {ones_below(step * kStepPixels, t.positions()),
                               ones_below(step * kStepPixels + 16, t.positions())};
+    const auto column = [&](int i) {
+      const int tap = i / Tile::kPlanes, plane = i % Tile::kPlanes;
+      return Transposed(x + plane * plane_bytes + tap / Tile::kKernelCols * row_bytes +
+                        tap % Tile::kKernelCols * kUnitBytes);
+    };
+    Transposed next = column(0);
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
-      const int tap = i / Tile::kPlanes, plane = i % Tile::kPlanes;
-      const Transposed of(x + plane * plane_bytes + tap / Tile::kKernelCols * row_bytes +
-                          tap % Tile::kKernelCols * kUnitBytes);
+      const Transposed of = next;
+      if (i + 1 < kColumns) next = column(i + 1);  // on its way while this one is multiplied
 #pragma unroll
       for (int m = 0; m < Tile::kOutputTiles; ++m) {
         multiply_bytes(product[m][i][0], rows[m], of.even[0], of.even[1]);
@@ -346,7 +351,8 @@ auto with_tile(const ConvGeometry& g, const With& with) {
 
 bool is_wide(const ConvGeometry& g) {
   const bool square = g.kernel_rows == g.kernel_cols && (g.kernel_rows == 1 || g.kernel_rows == 3);
-  return square && !g.depthwise && g.outputs % 16 == 0 && g.inputs % 16 == 0 && g.outputs >= 64 && g.inputs >= 32;
+  return square && !g.depthwise && g.outputs % 16 == 0 && g.inputs % 16 == 0 && g.outputs >= 64 &&
+         g.inputs >= 32;
 }
 
 std::size_t wide_weight_gradient_work_bytes(const ConvGeometry& g) {
