@@ -18,6 +18,13 @@ compile() {
 export -f compile
 find lowtide -name '*.cu' | xargs -P "$(nproc)" -I{} bash -c 'compile "$1" "$2"' _ {} "$out"
 
+# A build without CUDA links none of them, so one that is left out of the build shows nowhere else.
+for kernel in $(find lowtide -name '*.cu'); do
+  room=$(echo "$kernel" | cut -d/ -f1-2)
+  grep -q "${kernel#"$room"/}" "$room"/CMakeLists.txt "$room"/*.cmake 2>/dev/null ||
+    { echo "check-cuda-kernels: $kernel is not among the sources of $room"; exit 1; }
+done
+
 kernels=$(cat "$out"/*.log | grep -c 'Compiling entry function')
 echo "check-cuda-kernels: $kernels kernels"
 [ "$kernels" -gt 0 ]
