@@ -43,7 +43,8 @@ def test_the_program_compares_and_reports_it(tmp_path, program):
 
 def test_the_page_shows_its_layers(tmp_path, program):
     train(tmp_path / "run")
-    if "built without Node" in program("report", tmp_path, "--html", tmp_path / "page.html", code=None):
+    told = program("report", tmp_path, "--html", tmp_path / "page.html", code=None)
+    if "built without Node" in told or "left out of this program" in told:
         pytest.skip("the program was built without the report's page")
     page = (tmp_path / "page.html").read_text()
     assert "perceptron" in page and '"layers":[{"name":"0","macs":768,"precision":"scheduled"' in page
