@@ -85,7 +85,7 @@ Json to_json(const StepBenchOptions& options, const StepBench& bench) {
   }
   return {{"model", model_of(options)},
           {"batch", options.recipe ? options.recipe->training.batch : options.batch},
-          {"items_a_step", timings[0].items},
+          {"items_per_step", timings[0].items},
           {"items", timings[0].item_name},
           {"data", timings[0].data},
           {"threads", at::get_num_threads()},

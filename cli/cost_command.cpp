@@ -61,7 +61,7 @@ int cost_command(int argc, char** argv) {
     fmt::print("{}\n", Json{{"model", recipe.model.name},
                             {"schedule", to_string(spec)},
                             {"steps", steps},
-                            {"items_a_step", shape.items_per_step},
+                            {"items_per_step", shape.items_per_step},
                             {"relative_cost", paper_cost},
                             {"relative_cost_actual", actual_cost},
                             {"saving", paper_saving},

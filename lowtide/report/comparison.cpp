@@ -96,18 +96,18 @@ std::string notes_on(const std::vector<RunSummary>& set) {
 // "model (cifar-resnet8, cifar-resnet20)", "length (60, 2000 steps)"
 std::vector<std::string> what_differs(const std::vector<RunSummary>& runs) {
   std::vector<std::string> result;
-  const auto look = [&](const char* name, const auto& value_of, const char* unit) {
+  const auto add_if_different = [&](const char* name, const auto& value_of, const char* unit) {
     std::set<std::decay_t<decltype(value_of(runs[0]))>> values;
     for (const RunSummary& run : runs) values.insert(value_of(run));
     if (values.size() > 1) result.push_back(fmt::format("{} ({}{})", name, fmt::join(values, ", "), unit));
   };
-  look(
+  add_if_different(
       "model", [](const RunSummary& run) { return run.model; }, "");
-  look(
+  add_if_different(
       "data", [](const RunSummary& run) { return run.data; }, "");
-  look(
+  add_if_different(
       "length", [](const RunSummary& run) { return run.steps; }, " steps");
-  look(
+  add_if_different(
       "metric", [](const RunSummary& run) { return run.metric; }, "");
   return result;
 }
@@ -115,10 +115,10 @@ std::vector<std::string> what_differs(const std::vector<RunSummary>& runs) {
 }  // namespace
 
 Json variant_of(const Json& run) {
-  static const Json everything = to_json(Recipe{}), essential = determining_keys(Recipe{});
+  static const Json all_keys = to_json(Recipe{}), determining = determining_keys(Recipe{});
   Json variant{{"schedule", run.at("schedule")}};
   for (const auto& [key, value] : run.at("recipe").items()) {
-    const bool only_running = everything.contains(key) && !essential.contains(key);
+    const bool only_running = all_keys.contains(key) && !determining.contains(key);
     if (!only_running && !variant.contains(key)) variant[key] = value;
   }
   for (const char* key : {"seed", "data-dir", "bits", "grad-bits", "cycles", "k", "c"}) variant.erase(key);

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "lowtide/base/error.h"
+#include "lowtide/data/split.h"
 #include "lowtide/io/file.h"
 #include "lowtide/train/metrics_line.h"
 
@@ -49,7 +50,7 @@ double read_number(simdjson::ondemand::value value, json_type type) {
 
 // Throws simdjson_error for what is not a JSON object.
 void read_line(simdjson::ondemand::document& document, Line& line) {
-  line = {"train", std::move(line.fields), false};
+  line = {split_name(Split::kTrain), std::move(line.fields), false};
   line.fields.clear();
   for (auto field : document.get_object()) {
     const std::string_view key = field.unescaped_key();
@@ -102,7 +103,7 @@ UserError damaged(const std::string& name, std::string_view text, const char* at
 Metrics parse_padded(const std::string& buffer, std::size_t size, const std::string& name) {
   const std::string_view text(buffer.data(), size);
   Metrics metrics;
-  metrics.tables.push_back({"train", 0, {}});
+  metrics.tables.push_back({split_name(Split::kTrain), 0, {}});
   simdjson::ondemand::parser parser;
   Line line;
   std::size_t begin = 0;

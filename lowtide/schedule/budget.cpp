@@ -63,15 +63,15 @@ Diffused diffuse(const Spending& spending, std::int64_t shift, std::int64_t budg
     const FixedBits wanted = shifted(spending.wanted[i], shift, spending.range);
     const int gradient = spending.gradient[i];
     const int low = wanted / kOne;
-    const bool between = wanted % kOne != 0;
+    const bool is_fractional = wanted % kOne != 0;
     credit += dithered_cost(wanted, gradient);
     const std::int64_t middle = (step_cost({low, gradient}) + step_cost({low + 1, gradient})) * kOne / 2;
-    const int bits = between && credit >= middle ? low + 1 : low;
+    const int bits = is_fractional && credit >= middle ? low + 1 : low;
     credit -= step_cost({bits, gradient}) * kOne;
     result.unspent -= step_cost({bits, gradient});
     result.bits.push_back(static_cast<std::uint8_t>(bits));
     result.range.low = std::min(result.range.low, low);
-    result.range.high = std::max(result.range.high, between ? low + 1 : low);
+    result.range.high = std::max(result.range.high, is_fractional ? low + 1 : low);
   }
   return result;
 }
@@ -91,47 +91,47 @@ std::vector<std::vector<Change>> possible_changes(const Spending& spending, cons
   std::array<std::array<int, kMostBits + 1>, 2> found{};
   for (std::size_t i = diffused.bits.size(); i-- > 0;) {
     std::vector<Change> changes;
-    const int now = diffused.bits[i], gradient = spending.gradient[i];
+    const int current = diffused.bits[i], gradient = spending.gradient[i];
     for (const int by : {-1, 1}) {
-      const int bits = now + by;
+      const int bits = current + by;
       if (bits < diffused.range.low || bits > diffused.range.high) continue;
-      int& count = found[by > 0 ? 1 : 0][static_cast<std::size_t>(now)];
+      int& count = found[by > 0 ? 1 : 0][static_cast<std::size_t>(current)];
       if (count == kOfEach) continue;
       ++count;
-      changes.push_back({i, bits, step_cost({bits, gradient}) - step_cost({now, gradient})});
+      changes.push_back({i, bits, step_cost({bits, gradient}) - step_cost({current, gradient})});
     }
     if (!changes.empty()) result.push_back(std::move(changes));
   }
   return result;
 }
 
-// Exact change: the fewest changes whose costs add up to what is unspent, or to as little less as can be. fewest[i][d]
-// is the number that the steps from the i-th on need for a sum of d - reach.
+// Exact change: the fewest changes whose costs add up to what is unspent, or to as little less as can be. fewest[i][index_of(sum)]
+// is the number that the steps from the i-th on need for this sum.
 void make_change(const Spending& spending, Diffused& diffused) {
   const auto steps = possible_changes(spending, diffused);
   constexpr std::int64_t kSlack = 512;  // several changes of a bit, the dearest of which is 2·31 + 1 + 2·32
-  const std::int64_t reach = std::abs(diffused.unspent) + kSlack;
+  const std::int64_t largest_sum = std::abs(diffused.unspent) + kSlack;
   constexpr int kNever = std::numeric_limits<int>::max() / 2;
-  const auto at = [&](std::int64_t sum) { return static_cast<std::size_t>(sum + reach); };
-  std::vector<std::vector<int>> fewest(steps.size() + 1, std::vector<int>(at(reach) + 1, kNever));
-  fewest[steps.size()][at(0)] = 0;
-  const auto with = [&](std::size_t i, std::int64_t sum, const Change& change) {
+  const auto index_of = [&](std::int64_t sum) { return static_cast<std::size_t>(sum + largest_sum); };
+  std::vector<std::vector<int>> fewest(steps.size() + 1, std::vector<int>(index_of(largest_sum) + 1, kNever));
+  fewest[steps.size()][index_of(0)] = 0;
+  const auto fewest_with = [&](std::size_t i, std::int64_t sum, const Change& change) {
     const std::int64_t rest = sum - change.cost;
-    return std::abs(rest) > reach ? kNever : 1 + fewest[i + 1][at(rest)];
+    return std::abs(rest) > largest_sum ? kNever : 1 + fewest[i + 1][index_of(rest)];
   };
   for (std::size_t i = steps.size(); i-- > 0;) {
-    for (std::int64_t sum = -reach; sum <= reach; ++sum) {
-      int& best = fewest[i][at(sum)] = fewest[i + 1][at(sum)];
-      for (const Change& change : steps[i]) best = std::min(best, with(i, sum, change));
+    for (std::int64_t sum = -largest_sum; sum <= largest_sum; ++sum) {
+      int& best = fewest[i][index_of(sum)] = fewest[i + 1][index_of(sum)];
+      for (const Change& change : steps[i]) best = std::min(best, fewest_with(i, sum, change));
     }
   }
   std::int64_t sum = diffused.unspent;
-  while (sum > -reach && fewest[0][at(sum)] >= kNever) --sum;
-  LOWTIDE_CHECK(fewest[0][at(sum)] < kNever, "a budget that no change of the last steps meets");
+  while (sum > -largest_sum && fewest[0][index_of(sum)] >= kNever) --sum;
+  LOWTIDE_CHECK(fewest[0][index_of(sum)] < kNever, "a budget that no change of the last steps meets");
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    if (fewest[i][at(sum)] == fewest[i + 1][at(sum)]) continue;
+    if (fewest[i][index_of(sum)] == fewest[i + 1][index_of(sum)]) continue;
     const auto change = std::find_if(steps[i].begin(), steps[i].end(), [&](const Change& candidate) {
-      return with(i, sum, candidate) == fewest[i][at(sum)];
+      return fewest_with(i, sum, candidate) == fewest[i][index_of(sum)];
     });
     diffused.bits[change->step] = static_cast<std::uint8_t>(change->bits);
     sum -= change->cost;

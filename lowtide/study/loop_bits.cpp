@@ -53,7 +53,7 @@ std::vector<std::uint8_t> bits_of_layers(const Json& told, const std::vector<std
 }
 
 TableRun whole_run(const Json& line, std::int64_t count) {
-  return read_table_run(fmt::format("{}x{}", line.at("bits").get<int>(), count));
+  return read_table_run(fmt::format("{}x{}", line.at(kBitsKey).get<int>(), count));
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ BitTable logged_bits(const RunPaths& run, std::int64_t steps) {
   std::vector<Told> all, of_layers;
   for (LoggedLine& line : read_logged_lines(run.metrics())) {
     if (!line.step) continue;
-    if (line.split.empty() && line.figure("bits"))
+    if (line.split.empty() && line.figure(kBitsKey))
       all.push_back({*line.step, std::move(line.values)});
     else if (line.split == kLayersSplit && tells_layer_bits(line))
       of_layers.push_back({*line.step, std::move(line.values)});

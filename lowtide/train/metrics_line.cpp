@@ -15,7 +15,7 @@ Json to_json(const TrainingLine& line) {
   Json json{{kStepKey, line.step},
             {"loss", line.loss},
             {"lr", line.rate},
-            {"bits", line.bits.forward},
+            {kBitsKey, line.bits.forward},
             {"grad_bits", line.bits.backward},
             {"relative_cost", line.relative_cost},
             {"gbitops_paper", line.gbitops_paper},
@@ -27,12 +27,9 @@ Json to_json(const TrainingLine& line) {
 }
 
 Json to_json(const EvaluationLine& line) {
-  Json json{{kStepKey, line.step},
-            {kSplitKey, split_name(line.split)},
-            {line.metric_name, line.metric},
-            {"loss", line.loss},
-            {"bits", line.bits},
-            {"seconds", line.seconds}};
+  Json json{{kStepKey, line.step},           {kSplitKey, split_name(line.split)},
+            {line.metric_name, line.metric}, {"loss", line.loss},
+            {kBitsKey, line.bits},           {"seconds", line.seconds}};
   json.update(line.also);
   if (line.is_final) json["final"] = true;
   return json;
@@ -60,7 +57,7 @@ Json to_json(const ProbeLine& line) {
           {"coarse_bits", line.coarse_bits},
           {"coarse_loss", line.coarse_loss},
           {"fine_loss", line.fine_loss},
-          {"bits", line.bits},
+          {kBitsKey, line.bits},
           {"took", line.took},
           {"seconds", line.seconds}};
 }

@@ -16,6 +16,8 @@ namespace lowtide {
 
 // In every line; and in those of evaluations alone.
 constexpr const char *kStepKey = "step", *kSplitKey = "split";
+// The forward bits of what a line tells of.
+constexpr const char* kBitsKey = "bits";
 
 // Of training, over the steps since the line before.
 struct TrainingLine {

@@ -253,7 +253,7 @@ TEST_F(Program, ArxivNeedNotBeThereToBeCounted) {
                              (folder_ / "ogbn_arxiv").string(), "--hidden", "16", "--json"});
   ASSERT_EQ(cost.code, 0) << cost.error;
   const Json json = Json::parse(cost.out);
-  EXPECT_EQ(json.at("items_a_step"), 169'343);
+  EXPECT_EQ(json.at("items_per_step"), 169'343);
   EXPECT_THAT(json.at("assumed").get<std::string>(), testing::HasSubstr("as large as OGBN-Arxiv"));
 }
 
@@ -262,7 +262,7 @@ TEST_F(Program, BenchTimesARecipeWithChanges) {
                               "--engines", "fp32", "--seed", "5", "--json"});
   ASSERT_EQ(bench.code, 0) << bench.error;
   const Json json = Json::parse(bench.out);
-  EXPECT_EQ(json.at("items_a_step"), 2);
+  EXPECT_EQ(json.at("items_per_step"), 2);
   EXPECT_GT(json.at("engines").at("fp32").at("ms").get<double>(), 0);
   EXPECT_FALSE(json.at("engines").at("fp32").at("tf32").get<bool>()) << "of a GPU alone";
   EXPECT_FALSE(json.at("data").get<std::string>().empty());

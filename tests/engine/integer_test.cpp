@@ -249,15 +249,15 @@ TEST(IntegerEngine, AWatcherIsToldOfEveryImageOnceWhenItIsComplete) {
   const ConvShape direct{{9, 16, 8, 8}, {16, 16, 3, 3}, {1, 1}, {1, 1}, 1};
   for (const ConvShape& shape : {direct, kTransformedShapes[0], kTransformedShapes[1]}) {
     const Operands o = operands(shape, 8);
-    const torch::Tensor onto = normal(shape.input, 4).contiguous(torch::MemoryFormat::ChannelsLast);
+    const torch::Tensor addend = normal(shape.input, 4).contiguous(torch::MemoryFormat::ChannelsLast);
     Recorder outputs, gradients, sums;
     const torch::Tensor y = engine.conv2d(o.x, o.w, shape, &outputs);
     const torch::Tensor dx = engine.conv2d_input_gradient(o.dy, o.w, shape, {}, &gradients);
-    const torch::Tensor sum = engine.conv2d_input_gradient(o.dy, o.w, shape, {onto.clone()}, &sums);
+    const torch::Tensor sum = engine.conv2d_input_gradient(o.dy, o.w, shape, {addend.clone()}, &sums);
     EXPECT_TRUE(same(torch::stack(outputs.images), y));
     EXPECT_TRUE(same(torch::stack(gradients.images), dx));
     EXPECT_TRUE(same(torch::stack(sums.images), sum));
-    EXPECT_TRUE(close_to(sum, dx + onto, 1e-6));
+    EXPECT_TRUE(close_to(sum, dx + addend, 1e-6));
   }
 }
 
@@ -275,10 +275,10 @@ TEST_P(EachInstructionSet, AddsToPixelsAStrideApart) {
     torch::Tensor expected = dx.clone();
     pixels_apart(expected, shape.stride).add_(pixels);
     for (const auto format : {torch::MemoryFormat::ChannelsLast, torch::MemoryFormat::Contiguous}) {
-      const torch::Tensor onto = pixels.contiguous(format);
-      const OtherGradient other{onto, shape.stride};
+      const torch::Tensor addend = pixels.contiguous(format);
+      const OtherGradient other{addend, shape.stride};
       EXPECT_TRUE(close_to(engine_.conv2d_input_gradient(o.dy, o.w, shape, other, nullptr), expected, 1e-6));
-      EXPECT_TRUE(same(onto, pixels)) << "only what is like the result may be written over";
+      EXPECT_TRUE(same(addend, pixels)) << "only what is like the result may be written over";
     }
   }
 }

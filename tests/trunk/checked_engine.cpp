@@ -155,12 +155,12 @@ class CheckedConvNorm final : public ConvNorm {
 
     const double n = static_cast<double>(g.numel() / g.size(1));
     const double unclear = clear.logical_not().sum().item<double>() * largest(gradient.value);
-    const double x_error = 2 * y_.error * largest(inverse_), reach = largest(x_) + x_error;
+    const double x_error = 2 * y_.error * largest(inverse_), max_deviation = largest(x_) + x_error;
     const Tensor bias = over_channels(g), weight = over_channels(g * x_);
     const double sum_error = kSums * largest(over_channels(g.abs())) + unclear + n * gradient.error;
     const double product_error = kSums * largest(over_channels((g * x_).abs())) +
-                                 x_error * largest(over_channels(g.abs())) + unclear * reach +
-                                 n * gradient.error * reach;
+                                 x_error * largest(over_channels(g.abs())) + unclear * max_deviation +
+                                 n * gradient.error * max_deviation;
     expect_within("gradient of the norm's bias", result.bias, bias, sum_error);
     expect_within("gradient of the norm's weight", result.weight, weight, product_error);
     if (wants_residual) expect_within("gradient of the residual", result.residual, g, gradient.error, clear);
@@ -169,7 +169,7 @@ class CheckedConvNorm final : public ConvNorm {
     double error = kSums * largest(g) + gradient.error;
     if (call_.norm.uses_batch) {
       dx = g - by_channel(bias / n) - x_ * by_channel(weight / n);
-      error += (sum_error + reach * product_error + x_error * largest(weight)) / n;
+      error += (sum_error + max_deviation * product_error + x_error * largest(weight)) / n;
     }
     const double factor = largest(inverse_ * weight_);
     error = factor * error + largest(dx) * largest(weight_) * largest(inverse_error_);
