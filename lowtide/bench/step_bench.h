@@ -36,7 +36,7 @@ struct StepTiming {
   std::int64_t kernels = 0;       // of a step that was captured in a CUDA graph
   std::int64_t captures = 0;      // that its steps took
   std::int64_t peak_bytes = 0;    // beyond weights, optimiser state and the batch
-  LeastWork least;                // that a step at these bits asks of any machine
+  LeastWork least = {};           // that a step at these bits asks of any machine
   double least_milliseconds = 0;  // of this one, at its peaks
 };
 

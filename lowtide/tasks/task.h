@@ -25,12 +25,12 @@ inline constexpr std::int64_t kReEstimationBatches = 100;
 
 // What one step of training leaves, or one shard of it: tensors on the task's device, which nobody reads before they are needed.
 struct StepResult {
-  torch::Tensor loss;              // float32, mean over the items
-  torch::Tensor correct;           // int64, how many were predicted right; undefined where none are counted
-  std::int64_t items = 0;          // that were computed
-  std::int64_t judged = 0;         // that could be right
-  std::vector<std::int64_t> macs;  // of each layer; empty where they are the items' number times those of one
-  double share = 1;                // of the batch's items: the weight of a shard's gradients and loss
+  torch::Tensor loss = {};     // float32, mean over the items
+  torch::Tensor correct = {};  // int64, how many were predicted right; undefined where none are counted
+  std::int64_t items = 0;      // that were computed
+  std::int64_t judged = 0;     // that could be right
+  std::vector<std::int64_t> macs = {};  // by layer; empty: the items' number times those of one item
+  double share = 1;                     // of the batch's items: the weight of a shard's gradients and loss
 };
 
 struct Evaluation {
