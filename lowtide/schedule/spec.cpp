@@ -47,7 +47,7 @@ bool can_have_budget(const ScheduleSpec& spec) {
 void read_grad(ScheduleSpec& spec, std::string_view text);
 
 std::string print_grad(const ScheduleSpec& spec) {
-  return spec.grad_line.empty() ? print_range(spec.grad) : "(" + to_string(spec.grad_line[0]) + ")";
+  return spec.grad_line.empty() ? print_range(spec.grad) : fmt::format("({})", to_string(spec.grad_line[0]));
 }
 
 using Spec = ScheduleSpec;
@@ -270,7 +270,7 @@ ScheduleSpec parse_schedule(std::string_view text) {
 std::string to_string(const ScheduleSpec& spec) {
   std::string text = spec.delay ? print_delay(*spec.delay) : "";
   text += spec.name;
-  if (spec.name != "fp32") text += " " + print_bits(spec);
+  if (spec.name != "fp32") text += fmt::format(" {}", print_bits(spec));
   for (const Parameter& parameter : kParameters) {
     if (!parameter.applies(spec)) continue;
     const std::string value = parameter.print(spec);
