@@ -12,25 +12,28 @@ namespace lowtide::cuda {
 namespace {
 
 // Input pixels of one dimension, told apart by the taps that lead to outputs: the remainder by the stride says which, and at both
-// ends some lead beside the image.
+// ends some lead past the edge.
+struct StridedDimension {
+  int size, kernel, stride, pad, results;
+};
 struct StridedKinds {
   static constexpr int kMostStride = 4, kMostKinds = 32;
   int stride = 1, first[kMostStride + 1]{};
   EdgeKinds of[kMostStride];
   unsigned taps[kMostKinds]{};  // that lead to outputs, a bit each
 
-  StridedKinds(int size, int kernel, int of_stride, int pad, int results) : stride(of_stride) {
+  explicit StridedKinds(const StridedDimension& d) : stride(d.stride) {
     const auto leads = [&](int at) {
       unsigned result = 0;
-      for (int tap = 0; tap < kernel; ++tap) {
-        const int from = at + pad - tap;
-        if (from >= 0 && from % stride == 0 && from / stride < results) result |= 1u << tap;
+      for (int tap = 0; tap < d.kernel; ++tap) {
+        const int from = at + d.pad - tap;
+        if (from >= 0 && from % stride == 0 && from / stride < d.results) result |= 1u << tap;
       }
       return result;
     };
     for (int phase = 0; phase < stride && stride <= kMostStride; ++phase) {
       of[phase] =
-          EdgeKinds(divide_up(size - phase, stride), [&](int at) { return leads(at * stride + phase); });
+          EdgeKinds(divide_up(d.size - phase, stride), [&](int at) { return leads(at * stride + phase); });
       first[phase + 1] = first[phase] + of[phase].count();
       for (int i = 0; i < of[phase].count() && first[phase] + i < kMostKinds; ++i)
         taps[first[phase] + i] = leads(of[phase].example(i) * stride + phase);
@@ -338,15 +341,23 @@ void launch(const InputGradientArguments& a, const typename Rows::Shape& shape, 
             cudaStream_t stream) {
   using Of = Block<Rows, kNTiles, kColWarps>;
   const ConvGeometry& g = a.g;
-  const GradientKinds kinds{{g.height, g.kernel_rows, g.stride_rows, g.pad_rows, g.rows},
-                            {g.width, g.kernel_cols, g.stride_cols, g.pad_cols, g.cols}};
-  const Other other{a.other,
-                    a.other_rows,
-                    a.other_cols,
-                    a.other_stride_rows != 1 || a.other_stride_cols != 1,
-                    PixelDivisor(g.height, g.width),
-                    Divisor(a.other_stride_rows),
-                    Divisor(a.other_stride_cols)};
+  const GradientKinds kinds{.rows = StridedKinds({.size = g.height,
+                                                  .kernel = g.kernel_rows,
+                                                  .stride = g.stride_rows,
+                                                  .pad = g.pad_rows,
+                                                  .results = g.rows}),
+                            .cols = StridedKinds({.size = g.width,
+                                                  .kernel = g.kernel_cols,
+                                                  .stride = g.stride_cols,
+                                                  .pad = g.pad_cols,
+                                                  .results = g.cols})};
+  const Other other{.value = a.other,
+                    .rows = a.other_rows,
+                    .cols = a.other_cols,
+                    .strided = a.other_stride_rows != 1 || a.other_stride_cols != 1,
+                    .pixels = PixelDivisor(g.height, g.width),
+                    .stride_rows = Divisor(a.other_stride_rows),
+                    .stride_cols = Divisor(a.other_stride_cols)};
   const int column_blocks = divide_up(g.inputs, Of::kColumns);
   const dim3 grid(
       static_cast<unsigned>(row_blocks(shape.tiles, column_blocks, kResidentBlocks<kNTiles, kColWarps>)),

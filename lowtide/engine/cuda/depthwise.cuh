@@ -459,11 +459,17 @@ __device__ void walk_tiles(const DepthwiseCut& cut, const Codes& codes, const De
   const auto load = [&](int number, int stage) {
     if (number < cut.tiles) {
       const DepthwiseTile tile(cut, number);
-      load_pixels(
-          {cut.tile_images, cut.tile_rows, cut.tile_cols, tile.image,
-           cut.first_row + tile.step * Steps::kSourceDown, cut.first_col, cut.by_tile_cols, cut.by_tile_rows},
-          codes.code, cut.images, cut.source_rows, cut.source_cols, cut.channels,
-          static_cast<int>(blockIdx.y) * cut.group, cut.by_units, fill, memory + stage * cut.tile_bytes());
+      load_pixels({.images = cut.tile_images,
+                   .rows = cut.tile_rows,
+                   .cols = cut.tile_cols,
+                   .image = tile.image,
+                   .row = cut.first_row + tile.step * Steps::kSourceDown,
+                   .col = cut.first_col,
+                   .by_cols = cut.by_tile_cols,
+                   .by_rows = cut.by_tile_rows},
+                  codes.code, cut.images, cut.source_rows, cut.source_cols, cut.channels,
+                  static_cast<int>(blockIdx.y) * cut.group, cut.by_units, fill,
+                  memory + stage * cut.tile_bytes());
     }
     commit_copies();
   };

@@ -54,7 +54,7 @@ class OutputEpilogue {
     }
     const ChannelWork work(a.statistics.work, a.g.outputs);
     join_lanes(cut, mine, memory, [&](int channel, const Moments& of) {
-      add_moments(work, channel, {of.sum, of.squares, of.low, of.high});
+      add_moments(work, channel, {.sum = of.sum, .squares = of.squares, .low = of.low, .high = of.high});
     });
     if (is_last_block(work.blocks_done, gridDim.x * gridDim.y))
       finish_statistics(a.statistics, a.g.outputs, a.g.output_pixels());

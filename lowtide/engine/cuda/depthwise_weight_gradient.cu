@@ -97,11 +97,23 @@ __global__ void __launch_bounds__(kDepthwiseThreads, 2)
     if (number < cut.tiles) {
       const int image = number / cut.strips * cut.tile_images, row = number % cut.strips * cut.tile_rows;
       std::uint8_t* to = memory + stage * cut.tile_bytes();
-      load_pixels({cut.tile_images, cut.tile_rows, cut.error_cols, image, row, 0, cut.by_error_cols,
-                   cut.by_error_rows},
+      load_pixels({.images = cut.tile_images,
+                   .rows = cut.tile_rows,
+                   .cols = cut.error_cols,
+                   .image = image,
+                   .row = row,
+                   .col = 0,
+                   .by_cols = cut.by_error_cols,
+                   .by_rows = cut.by_error_rows},
                   a.dy.code, g.images, g.rows, g.cols, g.inputs, first_channel, cut.by_units, 0, to);
-      load_pixels({cut.tile_images, cut.input_rows, cut.input_cols, image, row * kStride - g.pad_rows,
-                   -g.pad_cols, cut.by_input_cols, cut.by_input_rows},
+      load_pixels({.images = cut.tile_images,
+                   .rows = cut.input_rows,
+                   .cols = cut.input_cols,
+                   .image = image,
+                   .row = row * kStride - g.pad_rows,
+                   .col = -g.pad_cols,
+                   .by_cols = cut.by_input_cols,
+                   .by_rows = cut.by_input_rows},
                   a.x.code, g.images, g.height, g.width, g.inputs, first_channel, cut.by_units, fill,
                   to + cut.error_bytes());
     }
