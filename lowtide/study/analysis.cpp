@@ -158,14 +158,16 @@ std::optional<Resolution> resolution_of(const Analysis& analysis) {
 }
 
 void add_contrasts(Analysis& analysis) {
-  std::vector<Contrast*> all;
   for (Setting& setting : analysis.settings) {
-    const Setting* reference = reference_of(analysis, setting);
-    if (reference == nullptr) continue;
-    setting.contrast = contrast(setting, *reference);
-    all.push_back(&*setting.contrast);
+    if (const Setting* reference = reference_of(analysis, setting))
+      setting.contrast = contrast(setting, *reference);
   }
-  adjust(all);
+}
+
+void adjust_all(Analysis& analysis) {
+  Questions questions;
+  ask(questions, analysis);
+  adjust(questions);
 }
 
 bool has_reference(const Analysis& analysis) {
@@ -337,14 +339,31 @@ Analysis analyse(const Study& study, const RunScan& scan, Judge judge, const Cos
   add_contrasts(analysis);
   analysis.resolution = resolution_of(analysis);
   sort_settings(analysis);
+  if (study.kind == Study::kBudget) {
+    analysis.best_of_ten = best_of_ten(analysis);
+    analysis.loops = loops_and_copies(analysis);
+  }
+  adjust_all(analysis);
   if (study.kind == Study::kCritical)
     analysis.period = study.window > 0 ? period_of_windows(analysis) : period_of_deficits(analysis);
-  if (study.kind == Study::kBudget) analysis.best_of_ten = best_of_ten(analysis);
   if (study.kind == Study::kSuite) {
     analysis.correlation = correlate(analysis);
     analysis.groups = group_by_saving(analysis);
   }
   return analysis;
+}
+
+void adjust_together(std::vector<Analysis>& analyses) {
+  Questions questions;
+  for (Analysis& analysis : analyses) {
+    if (analysis.study.kind != Study::kBudget)
+      throw UserError(fmt::format(
+          "a study of kind {} is analysed by itself; several are told together where all are of kind budget",
+          analysis.study.kind));
+    ask(questions, analysis);
+    analysis.studies = analyses.size();
+  }
+  adjust(questions);
 }
 
 Judge judge_to_choose_by(const RunScan& scan) {

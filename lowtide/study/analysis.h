@@ -19,8 +19,10 @@ struct Contrast {
   double difference = 0;  // of the metric: setting - reference
   std::string test;       // "paired t, 3 seeds", "Welch"; empty where the seeds allow none
   std::optional<Interval> interval{};
-  // Adjusted for all contrasts of the study, by Holm. None from two seeds: a t test with one degree of freedom
-  // tells a difference only beyond 12.7 standard errors, of a noise that it knows from one number.
+  // None from two seeds: a t test with one degree of freedom tells a difference only beyond 12.7 standard errors, of a noise
+  // that it knows from one number.
+  std::optional<double> unadjusted{};
+  // Adjusted by Holm for all contrasts that answer the same question, of the study or of several.
   std::optional<double> p{};
 };
 
@@ -79,14 +81,28 @@ struct CriticalPeriod {
   double difference = 0;  // of that one
 };
 
+// A way to spend a budget against another.
+struct WayContrast {
+  std::string way, reference;
+  std::size_t seeds = 0;  // that both have
+  Contrast contrast{};
+};
+
 // The best of the ten at a budget against constant bits. Picked by some seeds and tested on the others: the best of ten by
 // chance alone would win on its own seeds.
 struct BestOfTen {
   double budget = 0;
   std::string way;  // which of the ten; empty where there are too few seeds to split
   std::vector<std::uint64_t> picked, tested{};  // seeds
-  std::string split{};  // what it was picked by: "held-out", or "test" where none were
-  Contrast contrast{};  // on the tested seeds; p adjusted for all budgets, by Holm
+  std::string split{};              // what it was picked by: "held-out", or "test" where none were
+  Contrast contrast{};              // on the tested seeds
+  std::vector<WayContrast> ways{};  // on them too: every other way against it
+};
+
+// A closed loop at a budget against its own bits: in another order, and of another seed's run.
+struct LoopAndCopies {
+  double budget = 0;
+  std::vector<WayContrast> ways{};
 };
 
 struct Analysis {
@@ -102,6 +118,8 @@ struct Analysis {
   std::vector<SavingGroup> groups;         // suite
   std::optional<CriticalPeriod> period;
   std::vector<BestOfTen> best_of_ten;  // budget: one for each at which the ten have results
+  std::vector<LoopAndCopies> loops;    // budget: one for each at which a loop and a copy of it have results
+  std::size_t studies = 1;             // that p are adjusted for
   std::vector<SkippedFolder> missing;  // members without a result, and what else was skipped
 };
 
@@ -129,6 +147,9 @@ enum class Judge { kTest, kHeldOut };
 // UserError where no member is finished, or, judged by held-out items, where none were held out.
 Analysis analyse(const Study& study, const RunScan& scan, Judge judge = Judge::kTest,
                  const CostMeasure& measure = {});
+
+// Of budget studies of several tasks: p of each question are adjusted over all of them. UserError for studies of other kinds.
+void adjust_together(std::vector<Analysis>& analyses);
 
 // What a choice may be made by: the held-out items, where every run has them; else the test set.
 Judge judge_to_choose_by(const RunScan& scan);

@@ -188,13 +188,26 @@ Json contrast_json(const Contrast& contrast) {
   return {{"difference", contrast.difference},
           {"test", contrast.test},
           {"interval", interval_json(contrast.interval)},
-          {"p", or_null(contrast.p)}};
+          {"p", or_null(contrast.p)},
+          {"p_unadjusted", or_null(contrast.unadjusted)}};
+}
+
+Json ways_json(const std::vector<WayContrast>& ways) {
+  Json json = Json::array();
+  for (const WayContrast& one : ways)
+    json.push_back(
+        {{"way", one.way}, {"reference", one.reference}, {"contrast", contrast_json(one.contrast)}});
+  return json;
 }
 
 Json best_json(const BestOfTen& best) {
-  return {{"budget", best.budget},    {"way", best.way},
-          {"picked_on", best.picked}, {"picked_by", best.split},
-          {"tested_on", best.tested}, {"contrast", best.way.empty() ? Json() : contrast_json(best.contrast)}};
+  return {{"budget", best.budget},
+          {"way", best.way},
+          {"picked_on", best.picked},
+          {"picked_by", best.split},
+          {"tested_on", best.tested},
+          {"contrast", best.way.empty() ? Json() : contrast_json(best.contrast)},
+          {"against_it", ways_json(best.ways)}};
 }
 
 Json setting_json(const Setting& setting) {
@@ -301,6 +314,10 @@ Json to_json(const Analysis& analysis) {
   if (analysis.study.kind == Study::kBudget) {
     json["best_of_ten"] = Json::array();
     for (const BestOfTen& best : analysis.best_of_ten) json["best_of_ten"].push_back(best_json(best));
+    json["loops"] = Json::array();
+    for (const LoopAndCopies& at : analysis.loops)
+      json["loops"].push_back({{"budget", at.budget}, {"against_its_bits", ways_json(at.ways)}});
+    json["adjusted_over_studies"] = analysis.studies;
     return json;
   }
   json["correlation"] = {{"settings", analysis.correlation.settings},

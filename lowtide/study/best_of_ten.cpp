@@ -4,6 +4,7 @@
 
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/study/contrast.h"
+#include "lowtide/study/equal_cost.h"
 
 namespace lowtide {
 namespace {
@@ -40,10 +41,41 @@ double mean_over(const Values& values, const std::vector<std::uint64_t>& seeds) 
   return mean(some);
 }
 
+// With those of these seeds that it has.
 Setting only(const Setting& setting, const std::vector<std::uint64_t>& seeds) {
   Setting result{.name = setting.name};
-  for (const std::uint64_t seed : seeds) result.by_seed[seed] = setting.by_seed.at(seed);
-  result.mean = mean_over(result.by_seed, seeds);
+  for (const std::uint64_t seed : seeds) {
+    const auto of_seed = setting.by_seed.find(seed);
+    if (of_seed != setting.by_seed.end()) result.by_seed.insert(*of_seed);
+  }
+  if (!result.by_seed.empty()) result.mean = mean(values_of(result));
+  return result;
+}
+
+WayContrast compare(const std::string& way, const Setting& setting, const std::string& reference_way,
+                    const Setting& reference) {
+  return {.way = way,
+          .reference = reference_way,
+          .seeds = pairs_of(setting, reference).ours.size(),
+          .contrast = contrast(setting, reference)};
+}
+
+// But constant, which the best is tested against, what shares its pick, and copies of loops.
+bool is_tested_against_best(const Analysis& analysis, const Setting& setting) {
+  return setting.budget && setting.way != analysis.reference && !is_of_the_ten(setting) &&
+         !loop_copied_by(setting.way);
+}
+
+std::vector<WayContrast> against_best(const Analysis& analysis, const BestOfTen& best,
+                                      const Setting& of_best) {
+  const Setting reference = only(of_best, best.tested);
+  std::vector<WayContrast> result;
+  for (const Setting& setting : analysis.settings) {
+    if (setting.budget != best.budget || !is_tested_against_best(analysis, setting)) continue;
+    const Setting tested = only(setting, best.tested);
+    if (!pairs_of(tested, reference).ours.empty())
+      result.push_back(compare(setting.way, tested, best.way, reference));
+  }
   return result;
 }
 
@@ -68,6 +100,7 @@ BestOfTen pick_and_test(const Analysis& analysis, const std::vector<const Settin
   });
   result.way = best->way;
   result.contrast = contrast(only(*best, result.tested), only(reference, result.tested));
+  result.ways = against_best(analysis, result, *best);
   return result;
 }
 
@@ -80,9 +113,23 @@ std::vector<BestOfTen> best_of_ten(const Analysis& analysis) {
     const Setting* reference = find_at_budget(analysis, analysis.reference, budget);
     if (!ten.empty() && reference != nullptr) result.push_back(pick_and_test(analysis, ten, *reference));
   }
-  std::vector<Contrast*> contrasts;
-  for (BestOfTen& one : result) contrasts.push_back(&one.contrast);
-  adjust(contrasts);
+  return result;
+}
+
+std::vector<LoopAndCopies> loops_and_copies(const Analysis& analysis) {
+  std::vector<LoopAndCopies> result;
+  for (const double budget : analysis.study.budgets) {
+    LoopAndCopies at{.budget = budget};
+    for (const std::string& loop : loops()) {
+      const Setting* own = find_at_budget(analysis, loop, budget);
+      for (const std::string& copy : {shuffled_loop(loop), replayed_loop(loop)}) {
+        const Setting* of_copy = find_at_budget(analysis, copy, budget);
+        if (own == nullptr || of_copy == nullptr || pairs_of(*own, *of_copy).ours.empty()) continue;
+        at.ways.push_back(compare(loop, *own, copy, *of_copy));
+      }
+    }
+    if (!at.ways.empty()) result.push_back(std::move(at));
+  }
   return result;
 }
 

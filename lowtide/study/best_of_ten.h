@@ -6,7 +6,10 @@
 
 namespace lowtide {
 
-// At each budget of an analysis whose settings have all their seeds.
+// At each budget of an analysis whose settings have all their seeds. Their p are not adjusted yet.
 std::vector<BestOfTen> best_of_ten(const Analysis& analysis);
+
+// Of the same.
+std::vector<LoopAndCopies> loops_and_copies(const Analysis& analysis);
 
 }  // namespace lowtide

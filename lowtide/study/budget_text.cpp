@@ -74,19 +74,27 @@ std::string notes(const Analysis& analysis) {
                                      : test_note(analysis));
 }
 
+// "+0.30 [+0.10, +0.50]: told from noise, p 0.020"
+std::string difference_text(const Metric& metric, const Contrast& contrast, std::size_t seeds) {
+  return fmt::format("{}{}: {}", metric_difference(metric, contrast.difference),
+                     contrast.interval ? fmt::format(" {}", interval_text(metric, *contrast.interval)) : "",
+                     verdict(contrast, seeds));
+}
+
 std::string best_line(const Analysis& analysis, const BestOfTen& best) {
   if (best.way.empty()) {
     return fmt::format("- {}: {} shared seed{} cannot be split; it takes {}, better ten\n", best.budget,
                        best.picked.size(), best.picked.size() == 1 ? "" : "s", kFewestSeeds + 1);
   }
   const Metric& metric = *analysis.metric;
-  const Contrast& contrast = best.contrast;
-  return fmt::format(
-      "- {}: {}, picked on seed{} {} by {} {}; on seeds {} it differs from constant by {}{}: {}\n",
-      best.budget, best.way, best.picked.size() == 1 ? "" : "s", fmt::join(best.picked, ", "), best.split,
-      metric.name, fmt::join(best.tested, ", "), metric_difference(metric, contrast.difference),
-      contrast.interval ? fmt::format(" {}", interval_text(metric, *contrast.interval)) : "",
-      verdict(contrast, best.tested.size()));
+  std::string text = fmt::format(
+      "- {}: {}, picked on seed{} {} by {} {}; on seeds {} it differs from constant by {}\n", best.budget,
+      best.way, best.picked.size() == 1 ? "" : "s", fmt::join(best.picked, ", "), best.split, metric.name,
+      fmt::join(best.tested, ", "), difference_text(metric, best.contrast, best.tested.size()));
+  for (const WayContrast& one : best.ways)
+    text += fmt::format("  - {} differs from it by {}\n", one.way,
+                        difference_text(metric, one.contrast, one.seeds));
+  return text;
 }
 
 std::string best_list(const Analysis& analysis) {
@@ -96,10 +104,32 @@ std::string best_list(const Analysis& analysis) {
   return text + "\n";
 }
 
+std::string loops_list(const Analysis& analysis) {
+  if (analysis.loops.empty()) return "";
+  std::string text = "## A loop and its own bits\n";
+  for (const LoopAndCopies& at : analysis.loops) {
+    for (const WayContrast& one : at.ways)
+      text += fmt::format("- {}: {} differs from {} by {}\n", at.budget, one.way, one.reference,
+                          difference_text(*analysis.metric, one.contrast, one.seeds));
+  }
+  return text + "\n";
+}
+
+// What a p of the lists is worth.
+std::string family_note(const Analysis& analysis) {
+  if (analysis.best_of_ten.empty() && analysis.loops.empty()) return "";
+  return fmt::format(
+      "In these lists p is adjusted by Holm for each question by itself: whether the best of the ten beats "
+      "constant, whether another way beats it, whether a loop beats its own bits; each over all ways and "
+      "budgets{}.\n\n",
+      analysis.studies > 1 ? fmt::format(" of the {} studies", analysis.studies) : "");
+}
+
 }  // namespace
 
 std::string budget_body(const Analysis& analysis) {
-  return tables(analysis) + notes(analysis) + best_list(analysis);
+  return tables(analysis) + notes(analysis) + best_list(analysis) + loops_list(analysis) +
+         family_note(analysis);
 }
 
 }  // namespace lowtide

@@ -6,6 +6,21 @@
 #include <cmath>
 
 namespace lowtide {
+namespace {
+
+void adjust(const std::vector<Contrast*>& contrasts) {
+  std::vector<double> p;
+  for (const Contrast* contrast : contrasts) {
+    if (contrast->unadjusted) p.push_back(*contrast->unadjusted);
+  }
+  const std::vector<double> adjusted = holm(p);
+  auto next = adjusted.begin();
+  for (Contrast* contrast : contrasts) {
+    if (contrast->unadjusted) contrast->p = *next++;
+  }
+}
+
+}  // namespace
 
 std::vector<double> values_of(const Setting& setting) {
   std::vector<double> result;
@@ -33,21 +48,31 @@ Contrast contrast(const Setting& setting, const Setting& reference) {
   if (!test)
     return {.difference = paired ? mean(ours) - mean(theirs) : setting.mean - reference.mean, .test = ""};
   const std::size_t seeds = paired ? ours.size() : std::min(setting.by_seed.size(), reference.by_seed.size());
+  const std::optional<double> p = seeds >= kFewestSeeds ? std::optional(test->p) : std::nullopt;
   return {.difference = test->difference,
           .test = paired ? fmt::format("paired t, {} seeds", ours.size()) : "Welch",
           .interval = test->interval,
-          .p = seeds >= kFewestSeeds ? std::optional(test->p) : std::nullopt};
+          .unadjusted = p,
+          .p = p};
 }
 
-void adjust(const std::vector<Contrast*>& contrasts) {
-  std::vector<double> p;
-  for (const Contrast* contrast : contrasts) {
-    if (contrast->p) p.push_back(*contrast->p);
+void adjust(Questions& questions) {
+  adjust(questions.reference);
+  adjust(questions.best);
+  adjust(questions.against_best);
+  adjust(questions.copies);
+}
+
+void ask(Questions& questions, Analysis& analysis) {
+  for (Setting& setting : analysis.settings) {
+    if (setting.contrast) questions.reference.push_back(&*setting.contrast);
   }
-  const std::vector<double> adjusted = holm(p);
-  auto next = adjusted.begin();
-  for (Contrast* contrast : contrasts) {
-    if (contrast->p) contrast->p = *next++;
+  for (BestOfTen& best : analysis.best_of_ten) {
+    questions.best.push_back(&best.contrast);
+    for (WayContrast& way : best.ways) questions.against_best.push_back(&way.contrast);
+  }
+  for (LoopAndCopies& loops : analysis.loops) {
+    for (WayContrast& way : loops.ways) questions.copies.push_back(&way.contrast);
   }
 }
 

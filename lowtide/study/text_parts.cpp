@@ -53,11 +53,14 @@ std::string test_note(const Analysis& analysis) {
   const bool tested = std::any_of(analysis.settings.begin(), analysis.settings.end(),
                                   [](const Setting& s) { return s.contrast && !s.contrast->test.empty(); });
   const bool budgets = analysis.study.kind == Study::kBudget;
+  const std::string of_studies =
+      analysis.studies > 1 ? fmt::format(" of the {} studies", analysis.studies) : "";
   return fmt::format("Difference: from {}{}{}{}\n\n", analysis.reference,
                      budgets ? " at the same budget" : "", analysis.metric->is_fraction ? ", in points" : "",
-                     tested ? ", with its 95 % interval and p by a t test, paired over the seeds that both "
-                              "have (Welch's where they share "
-                              "fewer than two); p adjusted by Holm for all rows."
+                     tested ? fmt::format(", with its 95 % interval and p by a t test, paired over the seeds "
+                                          "that both have (Welch's where they share fewer than two); p "
+                                          "adjusted by Holm for all rows{}.",
+                                          of_studies)
                             : ".") +
          resolution_note(analysis);
 }
