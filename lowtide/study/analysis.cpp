@@ -329,6 +329,8 @@ Analysis analyse(const Study& study, const RunScan& scan, Judge judge, const Cos
       add_run(analysis, member, *run, value_of(*run, judge));
   }
   analysis.missing = left_out(all, scan);
+  for (const ImpossibleSetting& one : study.impossible)
+    analysis.missing.push_back({one.setting, "not possible: " + one.reason});
   if (analysis.settings.empty())
     throw UserError("no member of this study is finished yet; see `lowtide study status`");
   for (Setting& setting : analysis.settings) summarise_seeds(setting);

@@ -101,6 +101,17 @@ std::string phases_line(const Recipe& recipe, int low, double budget) {
                      range.grad.high);
 }
 
+[[noreturn]] void refuse_phases(const Recipe& recipe, double budget) {
+  const ScheduleSpec range = range_of(recipe.precision);
+  const Bits lowest{range.bits.low, range.grad.high};
+  throw UserError(fmt::format(
+      "budget {} cannot be met by two phases of {} to {} bits; expected more than {:.4f} of {}, or "
+      "lower bits",
+      budget, range.bits.low, range.bits.high,
+      static_cast<double>(step_cost(lowest)) / static_cast<double>(step_cost(range.highest())),
+      to_string(full_cost_schedule(recipe.precision))));
+}
+
 }  // namespace
 
 const std::vector<std::string>& loops() {
@@ -152,21 +163,14 @@ std::vector<std::string> ways_of(const std::string& schedule, const Recipe& reci
     if (first_phase(range, low, recipe.training.steps, budget))
       result.push_back(fmt::format("{}{}{}", low, kThen, range.bits.high));
   }
-  if (result.empty()) {
-    const Bits lowest{range.bits.low, range.grad.high};
-    throw UserError(
-        fmt::format("budget {} cannot be met by two phases of {} to {} bits; expected more than {:.4f} of "
-                    "{}, or lower bits",
-                    budget, range.bits.low, range.bits.high,
-                    static_cast<double>(step_cost(lowest)) / static_cast<double>(step_cost(range.highest())),
-                    to_string(full_cost_schedule(recipe.precision))));
-  }
+  if (result.empty()) result.emplace_back(ways::kPhases);  // which cannot be spent, and says why
   return result;
 }
 
 Recipe spend_budget(Recipe recipe, const std::string& way, double budget) {
   std::string& schedule = recipe.precision.schedule;
   const std::string full = to_string(full_cost_schedule(recipe.precision));
+  if (way == ways::kPhases) refuse_phases(recipe, budget);
   if (way == ways::kShorter) {
     recipe.training = shortened(recipe.training, budget);
     schedule = full;

@@ -38,11 +38,13 @@ std::optional<std::string> loop_copied_by(const std::string& way);
 // What a user asks for, `all` and lists with commas, as single names and lines. UserError for what is neither.
 std::vector<std::string> budget_schedules(const std::vector<std::string>& given);
 
-// The ways at a budget that a name or line of budget_schedules stands for: one, but for the phases and the loops.
+// The ways at a budget that a name or line of budget_schedules stands for: one, but for the phases and the loops. Phases of
+// which none meets the budget are `phases`.
 std::vector<std::string> ways_of(const std::string& schedule, const Recipe& recipe, double budget);
 
 // The recipe, whose steps are known, with the budget spent in this way: to the step, and never exceeded. With the bits of
-// a loop's runs: the loop, in whose place they come.
+// a loop's runs: the loop, in whose place they come. UserError where phases cannot spend it; whether other ways can, tells
+// make_schedule.
 Recipe spend_budget(Recipe recipe, const std::string& way, double budget);
 
 // The schedule at the recipe's highest bits: what a budget is a share of.

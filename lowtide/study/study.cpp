@@ -97,25 +97,63 @@ Recipe with_window(Recipe recipe, std::int64_t from, std::int64_t to) {
   return recipe;
 }
 
-// Every way to spend each budget; last what they are shares of.
-std::vector<Member> budget_settings(const Study& study, const Recipe& recipe) {
-  std::vector<Member> result;
+struct BudgetWay {
+  double budget = 0;
+  std::string way, setting;
+};
+
+std::vector<BudgetWay> budget_ways(const Study& study, const Recipe& recipe) {
+  std::vector<BudgetWay> result;
   for (const double budget : study.budgets) {
     for (const std::string& schedule : study.schedules) {
       for (const std::string& way : ways_of(schedule, recipe, budget)) {
         const auto loop = loop_copied_by(way);
         if (loop && way == replayed_loop(*loop) && study.seeds == 1) continue;  // it takes another
-        result.push_back({.name = "",
-                          .setting = fmt::format("{} {}", way, budget),
-                          .at = std::nullopt,
-                          .recipe = spend_budget(recipe, way, budget),
-                          .budget = budget,
-                          .way = way});
+        result.push_back({.budget = budget, .way = way, .setting = fmt::format("{} {}", way, budget)});
       }
     }
   }
+  return result;
+}
+
+bool is_impossible(const Study& study, const std::string& setting) {
+  return std::any_of(study.impossible.begin(), study.impossible.end(),
+                     [&](const ImpossibleSetting& one) { return one.setting == setting; });
+}
+
+// Every way to spend each budget that can; last what they are shares of.
+std::vector<Member> budget_settings(const Study& study, const Recipe& recipe) {
+  std::vector<Member> result;
+  for (const BudgetWay& one : budget_ways(study, recipe)) {
+    if (is_impossible(study, one.setting)) continue;
+    result.push_back({.name = "",
+                      .setting = one.setting,
+                      .at = std::nullopt,
+                      .recipe = spend_budget(recipe, one.way, one.budget),
+                      .budget = one.budget,
+                      .way = one.way});
+  }
   result.push_back({"", "static", std::nullopt, with_schedule(recipe, "static")});
   return result;
+}
+
+void expect_schedule(const Recipe& recipe) {
+  const TrainingOptions& training = recipe.training;
+  make_schedule(schedule_of(recipe.precision), training.steps, rates_of(training, training.steps));
+}
+
+// A range of bits, or a learning rate that is not known beforehand, may leave a way nothing to spend a budget on.
+void note_impossible(Study& study) {
+  study.impossible.clear();
+  for (const BudgetWay& one : budget_ways(study, study.recipe)) {
+    try {
+      expect_schedule(spend_budget(study.recipe, one.way, one.budget));
+    } catch (const UserError& error) {
+      if (!is_impossible(study, one.setting)) study.impossible.push_back({one.setting, error.what()});
+    }
+  }
+  const bool static_alone = budget_settings(study, study.recipe).size() == 1;
+  if (static_alone && !study.impossible.empty()) throw UserError(study.impossible[0].reason);
 }
 
 // The members of one seed.
@@ -223,8 +261,7 @@ void check_members(const Study& study) {
         names.insert(folder_name(member.setting)).second,
         fmt::format("schedule '{}' is in the study twice", member.way.empty() ? member.setting : member.way));
     if (study.command.empty()) check(member.recipe);  // a script has options of its own
-    const TrainingOptions& training = member.recipe.training;
-    make_schedule(schedule_of(member.recipe.precision), training.steps, rates_of(training, training.steps));
+    expect_schedule(member.recipe);
   }
 }
 
@@ -330,6 +367,7 @@ void complete(Study& study) {
     study.schedules = single_schedules(study.schedules);
   }
   if (!study.command.empty()) check_command(study.command);
+  if (study.kind == Study::kBudget) note_impossible(study);
   check_members(study);
 }
 

@@ -15,6 +15,11 @@ class App;
 
 namespace lowtide {
 
+// A way that cannot spend a budget in this recipe, and why.
+struct ImpossibleSetting {
+  std::string setting, reason;
+};
+
 // What a study is: a recipe, what is varied, and how many seeds. Each member but the recipe is a flag of
 // `lowtide study suite`, `study budget`, `study critical` or `range-test` and a key of the study's file, which is a recipe file with these keys
 // added.
@@ -35,13 +40,15 @@ struct Study {
   std::int64_t seeds = 3;            // the recipe's, and those that follow it; a range test has that one
   std::string command;               // what a member runs instead of `lowtide train`: script.h
   Recipe recipe;
+  std::vector<ImpossibleSetting> impossible{};  // budget: found when it was checked, and no members of it
 };
 
 // Adds the keys of the study's kind, or of every kind if it has none yet, and those of the recipe.
 void define_study(CLI::App& app, Study& study);
 
 // `all` and lists with commas become single schedules, names canonical ones; a critical study gets the member
-// without a deficit that the others are compared with. Then everything is checked: UserError.
+// without a deficit that the others are compared with. Then everything is checked: UserError. Of a budget study what cannot
+// spend a budget is noted and left out, unless nothing can.
 void complete(Study& study);
 
 // As a file that gives the same study; and back. `name` is that of the file, for messages.
