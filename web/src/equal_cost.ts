@@ -14,7 +14,9 @@ const families = {
   matched: { label: "matched", color: "var(--hue-2)" },
   phases: { label: "low, then high", color: "var(--hue-3)" },
   shorter: { label: "shorter", color: "var(--hue-4)" },
-  other: { label: "others", color: "var(--hue-5)" },
+  loops: { label: "closed loops", color: "var(--hue-5)" },
+  copies: { label: "their bits alone", color: "var(--hue-6)" },
+  other: { label: "others", color: "var(--hue-7)" },
   constant: { label: "constant", color: "var(--baseline-1)" },
   static: { label: "full cost", color: "var(--baseline-2)" },
 } as const;
@@ -57,26 +59,34 @@ const bySeed = (group: Group, split: Split) =>
 const budgetOf = (line: string) => Number(/ budget=([\d.]+)/.exec(line)?.[1] ?? NaN);
 const paperCost = (group: Group) => groupCost(group, { count: "paper", axis: "bitops" });
 
-// What a shorter training changes in a recipe beside its schedule.
+// What a shorter training changes in a recipe beside its schedule. A loop's bits alone are judged at the bits that the loop is.
 const following = new Set(["schedule", "steps", "epochs", "warmup", "lr-delay", "lr-steps"]);
-const restOf = ({ runs: [{ variant }] }: Group) =>
-  JSON.stringify(Object.entries(variant).filter(([key]) => !following.has(key)));
+const restOf = ({ runs: [{ variant }], copy }: Group, first: Group) =>
+  JSON.stringify(
+    Object.entries(copy ? { ...variant, "eval-bits": first.runs[0].variant["eval-bits"] } : variant).filter(
+      ([key]) => !following.has(key),
+    ),
+  );
 
 const tenNames = /^(RR|RTH|LR|LT|CR|CT|ETV|RTV|ER|ETH)\b/;
 
-function wayOf({ line }: Group): { way: string; family: Family } {
+function wayOf({ line, copy, steps }: Group, full: Group): { way: string; family: Family } {
+  if (copy) return { way: copy.way, family: "copies" };
   const phases = /^table (\d+)x\d+ (\d+)x\d+\b/.exec(line);
   if (phases && +phases[1] < +phases[2]) return { way: `${phases[1]} then ${phases[2]}`, family: "phases" };
   const without = line.replace(/ budget=[\d.]+/, "");
-  if (/^static \d+ grad=\d+$/.test(without))
-    return without === line ? { way: "shorter", family: "shorter" } : { way: "constant", family: "constant" };
+  if (/^static \d+ grad=\d+$/.test(without)) {
+    if (without !== line) return { way: "constant", family: "constant" };
+    if (Number(steps) < Number(full.steps)) return { way: "shorter", family: "shorter" };
+  }
   if (tenNames.test(line)) return { way: without, family: "ten" };
+  if (/^(price|waterfill)\b/.test(line)) return { way: without, family: "loops" };
   return { way: without, family: /^matched\b/.test(line) ? "matched" : "other" };
 }
 
 // A schedule's name alone, where no other of its name has the same budget.
 function shortenWays(entries: Entry[]) {
-  const nameOf = ({ way, family }: Entry) => (family === "ten" || family === "matched" ? way.split(" ")[0] : way);
+  const nameOf = ({ way, family }: Entry) => (["ten", "matched", "loops"].includes(family) ? way.split(" ")[0] : way);
   const names = entries.map((entry) => `${entry.budget} ${nameOf(entry)}`);
   entries.forEach((entry, i) => {
     if (names.indexOf(names[i]) === names.lastIndexOf(names[i])) entry.way = nameOf(entry);
@@ -84,21 +94,23 @@ function shortenWays(entries: Entry[]) {
 }
 
 // Groups with a budget say what full cost is. Others of that recipe belong to a budget that they cost: within a step, or a
-// fifth of a percent.
-function entriesOf({ experiment, split }: Context): Entry[] {
-  const budgeted = experiment.groups.filter((group) => budgetOf(group.line) > 0 && paperCost(group) > 0);
+// fifth of a percent; a loop's bits alone, which may cost less by its probes, to the loop's.
+export function entriesOf({ experiment, split }: Pick<Context, "experiment" | "split">): Entry[] {
+  const budgeted = experiment.groups.filter(
+    (group) => budgetOf(group.line) > 0 && !group.copy && paperCost(group) > 0,
+  );
   if (budgeted.length === 0) return [];
   const first = budgeted[0];
   const full = paperCost(first) / budgetOf(first.line);
   const budgets = [...new Set(budgeted.map((group) => budgetOf(group.line)))].sort((a, b) => a - b);
   const tolerance = Math.max(0.002, 1.5 / (first.steps ?? Infinity));
   const entries: Entry[] = [];
-  for (const group of experiment.groups.filter((one) => restOf(one) === restOf(first))) {
+  for (const group of experiment.groups.filter((one) => restOf(one, first) === restOf(first, first))) {
     const known = groupStatistics(group, split);
-    const share = paperCost(group) / full;
+    const share = group.copy?.budget ?? paperCost(group) / full;
     const budget = [...budgets, 1].find((one) => Math.abs(one - share) < tolerance);
     if (!known || budget === undefined) continue;
-    const named = budget === 1 ? { way: group.label, family: "static" as const } : wayOf(group);
+    const named = budget === 1 ? { way: group.label, family: "static" as const } : wayOf(group, first);
     entries.push({ ...known, ...named, group, budget, difference: null });
   }
   shortenWays(entries);

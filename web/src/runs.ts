@@ -90,10 +90,17 @@ export interface Statistics {
   count: number;
 }
 
+// The bits that a closed loop had, in another order or with another seed.
+export interface Copy {
+  way: string; // "price shuffled"
+  budget: number;
+}
+
 // Runs that differ in nothing but the seed.
 export interface Group {
   key: string;
-  line: string;
+  line: string; // the schedule; of a loop's bits, of which each seed has a table of its own, what they are
+  copy: Copy | null;
   label: string;
   index: number;
   runs: Run[];
@@ -157,6 +164,25 @@ function collect<T>(items: T[], keyOf: (item: T) => string): Map<string, T[]> {
   return map;
 }
 
+// `lowtide study budget` names their folders so: the tables alone would not tell.
+export function copyOf({ name, schedule }: Run): Copy | null {
+  const found = /^(price|waterfill)-(shuffled|replayed)-(\d*\.?\d+)-seed\d+$/.exec(lastPart(name));
+  return found && schedule.startsWith("table ") ? { way: `${found[1]} ${found[2]}`, budget: Number(found[3]) } : null;
+}
+
+function lineOf(run: Run): string {
+  const copy = copyOf(run);
+  return copy ? `${copy.way} budget=${copy.budget}` : run.schedule;
+}
+
+const groupKey = (run: Run) => JSON.stringify(copyOf(run) ? { ...run.variant, schedule: lineOf(run) } : run.variant);
+
+// The words of a line, of which the first is its name.
+function wordsOf(line: string): string[] {
+  const copy = /^(?:price|waterfill) (?:shuffled|replayed)\b/.exec(line)?.[0];
+  return copy ? [copy, ...line.slice(copy.length + 1).split(" ")] : line.split(" ");
+}
+
 // What a critical period is about, in numbers alone.
 const periodText = (words: string) =>
   words
@@ -168,8 +194,8 @@ const periodText = (words: string) =>
 // CR is there. Static bits, and what a critical period is about, are always said.
 function shortLines(lines: string[]): Map<string, string> {
   const short = new Map<string, string>();
-  for (const sameName of collect([...new Set(lines)], (line) => line.split(" ")[0]).values()) {
-    const words = sameName.map((line) => line.split(" "));
+  for (const sameName of collect([...new Set(lines)], (line) => wordsOf(line)[0]).values()) {
+    const words = sameName.map(wordsOf);
     for (const [i, own] of words.entries()) {
       const kept = own.filter((word, at) => {
         if (at === 0 || (at === 1 && own[0] === "static")) return true;
@@ -198,23 +224,24 @@ const order = ["fp32", "static", "", "deficit", "window"];
 const rank = (line: string) => order.indexOf(order.includes(line.split(" ")[0]) ? line.split(" ")[0] : "");
 
 function makeGroups(runs: Run[]): Group[] {
-  const short = shortLines(runs.map((run) => run.schedule));
+  const short = shortLines(runs.map(lineOf));
   const differing = differingKeys(runs).filter((name) => name !== "steps");
   // Runs of several lengths are told apart wherever they are named; those of critical periods have each their own, and at
   // equal cost all but the shorter ones have the same.
   const lengths = new Set(runs.filter((run) => !isCritical(run.schedule)).map((run) => run.total_steps));
   const equalCost = runs.some((run) => / budget=/.test(run.schedule));
-  const saysLength = ({ schedule, total_steps }: Run) =>
-    isCritical(schedule) || equalCost
-      ? runs.some((run) => run.schedule === schedule && run.total_steps !== total_steps)
+  const saysLength = (of: Run) =>
+    isCritical(of.schedule) || equalCost
+      ? runs.some((run) => lineOf(run) === lineOf(of) && run.total_steps !== of.total_steps)
       : lengths.size > 1;
-  const groups = [...collect(runs, (run) => JSON.stringify(run.variant))].map(([key, members]): Group => {
-    const first = members[0];
+  const groups = [...collect(runs, groupKey)].map(([key, members]): Group => {
+    const first = members[0],
+      line = lineOf(first);
     const variant = differing
       .filter((name) =>
         runs.some(
           (run) =>
-            run.schedule === first.schedule &&
+            lineOf(run) === line &&
             JSON.stringify(run.variant[name]) !== JSON.stringify(first.variant[name]),
         ),
       )
@@ -222,9 +249,10 @@ function makeGroups(runs: Run[]): Group[] {
     const finished = members.filter((run) => run.result !== null);
     return {
       key,
-      line: first.schedule,
+      line,
+      copy: copyOf(first),
       label: [
-        short.get(first.schedule)!,
+        short.get(line)!,
         ...variant,
         ...(saysLength(first) ? [`steps=${first.total_steps ?? "?"}`] : []),
       ].join(" "),

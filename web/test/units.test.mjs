@@ -15,7 +15,7 @@ const { fronts, mixtureWarning, makeExperiments, paretoFront, relativeCost, stat
 const { loggedRuns, placeOf, segmentsOf } = await load("bit_runs");
 const { csvLine } = await load("export");
 const { cellsHeld, cellsOf } = await load("layer_statistics");
-const { pairedDifference, studentQuantile } = await load("equal_cost");
+const { entriesOf, pairedDifference, studentQuantile } = await load("equal_cost");
 const { metricText, durationText, lowerIsBetter } = await load("format");
 
 test("thinning keeps the extremes, the mean and the order", () => {
@@ -246,6 +246,36 @@ test("differences are paired over the seeds that both have", () => {
   assert.ok(Math.abs(half - 4.303 / Math.sqrt(3)) < 1e-12);
   assert.ok(Number.isNaN(pairedDifference(new Map([[1, 2]]), theirs).half), "one pair has no interval");
   assert.equal(pairedDifference(new Map([[7, 2]]), theirs).pairs, 0);
+});
+
+test("a loop's bits alone are one way to spend its budget, whatever tables they are and whatever they cost", () => {
+  const named = (name, schedule, seed, result) => ({ ...run(schedule, seed, result, { "eval-bits": -1 }), name });
+  const judged = (of) => ({ ...of, variant: { ...of.variant, "eval-bits": 8 } });
+  const runs = [1, 2].flatMap((seed) => [
+    named(`static-seed${seed}`, "static 8 grad=8", seed, scored(0.9, 0.0625)),
+    named(`constant-0.63-seed${seed}`, "static 8 grad=8 budget=0.63", seed, scored(0.8, 0.63 * 0.0625)),
+    named(`price-0.63-seed${seed}`, "price 3:8 grad=8 every=100 budget=0.63", seed, scored(0.85, 0.63 * 0.0625)),
+    // By chance what two phases would be; and less dear by the probes.
+    judged(named(`price-shuffled-0.63-seed${seed}`, `table 4x${500 + seed} 8x${500 - seed} grad=8`, seed, scored(0.7, 0.61 * 0.0625))),
+    judged(named(`study/price-replayed-0.63-seed${seed}`, `table 5x900 8x${100 * seed} grad=8`, seed, scored(0.75, 0.6 * 0.0625))),
+    named(`4-then-8-0.63-seed${seed}`, "table 4x700 8x300 grad=8", seed, scored(0.82, 0.63 * 0.0625)),
+  ]);
+  const [experiment] = makeExperiments(runs);
+  const labels = experiment.groups.map(({ label }) => label);
+  for (const label of ["price", "price replayed", "price shuffled"]) assert.ok(labels.includes(label), labels.join("; "));
+  assert.equal(experiment.groups.length, 6, "each of two seeds");
+  const entries = entriesOf({ experiment, split: "test" });
+  assert.deepEqual(
+    entries.map(({ budget, way, family, difference }) => [budget, way, family, difference && +difference.mean.toFixed(2)]),
+    [
+      [0.63, "price", "loops", 0.05],
+      [0.63, "4 then 8", "phases", 0.02],
+      [0.63, "constant", "constant", null],
+      [0.63, "price replayed", "copies", -0.05],
+      [0.63, "price shuffled", "copies", -0.1],
+      [1, "static 8", "static", null],
+    ],
+  );
 });
 
 test("quantiles of Student's t, within 0.002 of the tables", () => {
