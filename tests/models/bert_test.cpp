@@ -82,6 +82,17 @@ TEST_F(SmallBert, PaddingChangesNothingInFullPrecision) {
       << "the mask is what does it";
 }
 
+TEST_F(SmallBert, EveryParameterGetsAFiniteGradient) {
+  execution_->bits = {4, 8};
+  const torch::Tensor words = torch::tensor({{2, 5, 7, 3}, {2, 9, 3, 0}});
+  const torch::Tensor present = torch::tensor({{1, 1, 1, 1}, {1, 1, 1, 0}});
+  model_->forward({words, torch::zeros_like(words), present}).pow(2).sum().backward();
+  for (const auto& item : model_->named_parameters()) {
+    ASSERT_TRUE(item.value().grad().defined()) << item.key();
+    EXPECT_TRUE(torch::isfinite(item.value().grad()).all().item<bool>()) << item.key();
+  }
+}
+
 TEST_F(SmallBert, PublishedNames) {
   EXPECT_EQ(published_name("word_embedding.weight"), "embeddings.word_embeddings.weight");
   EXPECT_EQ(published_name("layer11.attention.query.bias"), "encoder.layer.11.attention.self.query.bias");
