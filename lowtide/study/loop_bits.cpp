@@ -56,6 +56,21 @@ TableRun whole_run(const Json& line, std::int64_t count) {
   return read_table_run(fmt::format("{}x{}", line.at(kBitsKey).get<int>(), count));
 }
 
+// So few that a table of all of them is half as long as a recipe can be.
+std::int64_t steps_together(const BitTable& bits) {
+  constexpr std::int64_t kMostText = 1 << 19;
+  for (std::int64_t steps = 1;; ++steps) {
+    std::int64_t runs = 0, text = 0;
+    for (const TableRun& run : bits.runs()) {
+      const std::int64_t parts = (run.steps + steps - 1) / steps;
+      runs += parts;
+      text += parts * static_cast<std::int64_t>(to_string(run).size() + 1);
+    }
+    const bool fits = runs <= static_cast<std::int64_t>(BitTable::kMostRuns) && text <= kMostText;
+    if (fits || steps >= bits.steps()) return steps;
+  }
+}
+
 }  // namespace
 
 BitTable logged_bits(const RunPaths& run, std::int64_t steps) {
@@ -90,21 +105,21 @@ BitTable logged_bits(const RunPaths& run, std::int64_t steps) {
 }
 
 BitTable shuffled(const BitTable& bits, std::uint64_t seed) {
-  std::vector<TableRun> runs;
+  std::vector<TableRun> parts;
+  const std::int64_t most = steps_together(bits);
   for (const TableRun& run : bits.runs()) {
-    if (run.layers.empty()) {
-      runs.insert(runs.end(), static_cast<std::size_t>(run.steps), {run.bits, 1});
-    } else {
-      runs.push_back(run);
+    for (std::int64_t left = run.steps; left > 0; left -= most) {
+      parts.push_back(run);
+      parts.back().steps = std::min(left, most);
     }
   }
   constexpr std::uint64_t kNoEpoch =
       ~std::uint64_t{0};  // drawn as an epoch's order is, but for none that is trained
   RandomStream random(seed, RandomPurpose::kShuffle, kNoEpoch);
-  for (std::size_t left = runs.size(); left > 1; --left)
-    std::swap(runs[left - 1], runs[random.below(static_cast<std::uint32_t>(left))]);
+  for (std::size_t left = parts.size(); left > 1; --left)
+    std::swap(parts[left - 1], parts[random.below(static_cast<std::uint32_t>(left))]);
   BitTable table;
-  for (TableRun& run : runs) table.append(std::move(run));
+  for (TableRun& run : parts) table.append(std::move(run));
   return table;
 }
 

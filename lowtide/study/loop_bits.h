@@ -16,8 +16,8 @@ namespace lowtide {
 // its last checkpoint, where lines tell of layers. UserError where they do not tell all steps.
 BitTable logged_bits(const RunPaths& run, std::int64_t steps);
 
-// The same bits, each in as many steps, in an order that the seed draws: of steps; of whole runs where layers have bits of
-// their own, or the table would be longer than a recipe can be.
+// The same bits, each in as many steps, in an order that the seed draws: of steps; where that would make a table longer than a
+// recipe can be, of a few steps together. Bits of layers stay with those of the other layers.
 BitTable shuffled(const BitTable& bits, std::uint64_t seed);
 
 }  // namespace lowtide
