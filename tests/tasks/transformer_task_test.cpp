@@ -59,6 +59,10 @@ TEST_F(TransformerTask, ResumesExactly) {
   expect_resumes_exactly(recipe_, folder_.path(), {1, 4, 9, 15, 16});
 }
 
+TEST_F(TransformerTask, DoesNotDependOnTheNumberOfThreads) {
+  expect_run_independent_of_threads(recipe_, folder_.path());
+}
+
 TEST_F(TransformerTask, Learns) {
   recipe_.training.steps = 200;
   recipe_.model.dropout = 0;
