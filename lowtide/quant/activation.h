@@ -22,7 +22,8 @@ class Activation {
         codes_(std::make_shared<Quantized>(std::move(codes))) {}
   operator const at::Tensor&() const { return value; }  // NOLINT: and the other way round
 
-  // The codes for this range and number of bits; a second layer that reads the same activation shares the first one's.
+  // The codes for this range and number of bits. Those asked for last are kept, for all copies of an activation: layers that
+  // read the same one, a block's first convolution and its projection, encode it once. Not for two threads at once.
   const Quantized& encoded(const Range& in_range, DeviceBits bits) const;
 
   at::Tensor value;

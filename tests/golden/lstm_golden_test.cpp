@@ -118,7 +118,8 @@ TEST_F(GoldenLstm, EachStepFromItsOwnStart) {
     expect_step(recorded, ours.result, fine.result, closeness);
     EXPECT_TRUE(as_rounded(step["h"][0], ours.hidden, fine.hidden, closeness.forward)) << "hidden";
     EXPECT_TRUE(as_rounded(step["c"][0], ours.cell, fine.cell, closeness.forward)) << "cell";
-    // The norm of all gradients moves by less than a code of theirs.
+    // The range of some errors is at most √2 of their norm, and a code of 8 bits a 255th of that. Errors that are rounded anew
+    // go to either side: they move the norm as one of them would, by 1/√12 of a code, or 0.4/255. So does what is linear in them.
     EXPECT_TRUE(close_to(ours.norm.flatten(), step["grad_norm"].flatten(), 1.0 / 255)) << "norm";
   }
 }
