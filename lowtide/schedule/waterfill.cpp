@@ -87,16 +87,13 @@ WaterfillBits::WaterfillBits(const Intervals& intervals, Spending spending, std:
       gradient_(spending_.gradient.front()),
       layers_(layers.empty() ? std::vector<LayerSize>{{1, true}} : layers),
       is_network_known_(!layers.empty()) {
-  for (const LayerSize& layer : layers_) {
+  for (LayerSize& layer : layers_) {
+    layer.is_chosen = layer.is_chosen && layer.macs > 0;  // bits of one that never multiplies cost nothing
     if (layer.is_chosen) chosen_.push_back(layer.macs);
     macs_ += layer.macs;
     fixed_macs_ += layer.is_chosen ? 0 : layer.macs;
   }
-  if (chosen_.empty())
-    throw UserError(
-        "waterfill chooses bits for convolutions, linear layers and LSTMs, and this network has none without "
-        "a rule "
-        "of its own; expected another schedule");
+  expect_choice();
   if (budget > kMostBudget / macs_)
     throw UserError(
         fmt::format("{} MACs over {} steps are more than waterfill can count; expected fewer steps", macs_,
@@ -110,9 +107,34 @@ WaterfillBits::WaterfillBits(const Intervals& intervals, Spending spending, std:
   loop_.before = loop_.now;
 }
 
+// The last interval meets the budget where the chosen layers can make up for a bit more of all others in one of its steps,
+// at most for the dearest one.
+void WaterfillBits::expect_choice() const {
+  if (chosen_.empty())
+    throw UserError(
+        "waterfill chooses bits for layers that have weights, and this network has none without a rule of "
+        "its "
+        "own; expected another schedule");
+  const BitRange range = spending_.range;
+  const double raise = static_cast<double>(fixed_macs_) *
+                       static_cast<double>(water_.cost(range.high) - water_.cost(range.high - 1));
+  const double room = static_cast<double>(macs_ - fixed_macs_) *
+                      static_cast<double>(water_.cost(range.high) - water_.cost(range.low));
+  const double fewest = std::ceil(raise / room);
+  if (fewest <= static_cast<double>(intervals_.length(intervals_.last()))) return;
+  throw UserError(fmt::format(
+      "layers that waterfill does not choose for have {:.2f} % of the MACs, and the others cannot "
+      "make up for a bit of theirs in a last interval of {} steps; expected every={:.0f} or more, "
+      "or fewer layers with rules",
+      100 * static_cast<double>(fixed_macs_) / static_cast<double>(macs_),
+      intervals_.length(intervals_.last()), fewest));
+}
+
 Bits WaterfillBits::at(std::int64_t step) const {
   step = std::clamp<std::int64_t>(step, 0, intervals_.steps - 1);
-  if (intervals_.of_step(step) == intervals_.last() && !loop_.last.empty()) return {last_level(), gradient_};
+  const std::int64_t last = intervals_.last();
+  if (intervals_.of_step(step) == last && !loop_.last.empty())
+    return {loop_.last_levels[static_cast<std::size_t>(step - intervals_.begin(last))], gradient_};
   const LayerBits* decided = is_network_known_ ? decided_at(step) : nullptr;
   return {decided ? level_of(*decided) : plan_[static_cast<std::size_t>(step)], gradient_};
 }
@@ -258,7 +280,9 @@ void WaterfillBits::make_affordable(LayerBits& bits) const {
 // Step by step: each layer, from the largest on, spends its share by error diffusion, and what it leaves is for the next.
 void WaterfillBits::decide_last() {
   const std::int64_t begin = intervals_.begin(loop_.looks), length = intervals_.length(loop_.looks);
-  std::int64_t spare = loop_.left - length * fixed_macs_ * water_.cost(last_level());
+  const Spending part = part_of(spending_, begin, begin + length);
+  loop_.last_levels = last_levels(part);
+  std::int64_t spare = left_for_chosen(loop_.last_levels);
   std::vector<std::int64_t> shares(chosen_.size());  // of a MAC
   const double price = water_.log_price(demands_left(), spare);
   for (std::size_t i = 0; i < chosen_.size(); ++i) {
@@ -271,7 +295,6 @@ void WaterfillBits::decide_last() {
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return chosen_[a] > chosen_[b]; });
   loop_.now.clear();
   loop_.last.assign(static_cast<std::size_t>(length), LayerBits(chosen_.size()));
-  const Spending part = part_of(spending_, begin, begin + length);
   for (const std::size_t i : order) {
     spare += chosen_[i] * shares[i];
     const std::int64_t budget = chosen_[i] > 0 ? spare / chosen_[i] : 0;
@@ -294,18 +317,24 @@ void WaterfillBits::spend_spare(std::size_t layer, std::int64_t& spare) {
   }
 }
 
-// Whose cost is nearest to what is left a step, and leaves the others neither too little nor too much.
-int WaterfillBits::last_level() const {
-  const std::int64_t length = intervals_.length(intervals_.last()), fixed = length * fixed_macs_;
-  int level = spending_.range.low;
-  while (level < spending_.range.high &&
-         length * macs_ * (water_.cost(level) + water_.cost(level + 1)) <= 2 * loop_.left)
-    ++level;
-  const auto left_after = [&] { return loop_.left - fixed * water_.cost(level); };
-  const std::int64_t others = length * (macs_ - fixed_macs_);
-  while (level > spending_.range.low && left_after() < others * water_.cost(spending_.range.low)) --level;
-  while (level < spending_.range.high && left_after() > others * water_.cost(spending_.range.high)) ++level;
-  return level;
+// Of the layers that are not chosen for, in each step of the last interval: a MAC of theirs has as much as any has left, and
+// more where the chosen ones cannot spend the rest, the last steps first.
+std::vector<std::uint8_t> WaterfillBits::last_levels(const Spending& part) const {
+  std::vector<std::uint8_t> levels = spend(part, loop_.left / macs_);
+  const std::int64_t most = (macs_ - fixed_macs_) * part.cost_at(part.range.high);
+  std::int64_t left = left_for_chosen(levels);
+  for (auto level = levels.rbegin(); level != levels.rend() && left > most; ++level) {
+    for (; *level < part.range.high && left > most; ++*level)
+      left -= fixed_macs_ * (water_.cost(*level + 1) - water_.cost(*level));
+  }
+  return levels;
+}
+
+// Of the budget, in the last interval.
+std::int64_t WaterfillBits::left_for_chosen(const std::vector<std::uint8_t>& levels) const {
+  std::int64_t left = loop_.left;
+  for (const int level : levels) left -= fixed_macs_ * water_.cost(level);
+  return left;
 }
 
 std::int64_t WaterfillBits::cost_of(const LayerBits& bits) const {

@@ -71,11 +71,14 @@ class WaterfillBits final : public Schedule {
     // Of the chosen layers, at the highest learning rate: sums that forget, and the sum of their weights.
     std::vector<double> sensitivity;
     double weight = 0;
-    std::int64_t left = 0;        // of the budget, at the beginning of the present interval
-    LayerBits before, now;        // in the interval before, and in this one unless it is the last
-    std::vector<LayerBits> last;  // of the last interval: of each step
+    std::int64_t left = 0;  // of the budget, at the beginning of the present interval
+    LayerBits before, now;  // in the interval before, and in this one unless it is the last
+    // Of each step of the last interval: bits of the chosen layers, and those of all others.
+    std::vector<LayerBits> last;
+    std::vector<std::uint8_t> last_levels;
   };
 
+  void expect_choice() const;
   void decide();
   void decide_last();
   void spend_spare(std::size_t layer, std::int64_t& spare);
@@ -85,7 +88,8 @@ class WaterfillBits final : public Schedule {
   void forget_steps_of(std::int64_t interval);
   void expect_sound() const;
   int level_of(const LayerBits& bits) const;
-  int last_level() const;
+  std::vector<std::uint8_t> last_levels(const Spending& part) const;
+  std::int64_t left_for_chosen(const std::vector<std::uint8_t>& levels) const;
   std::int64_t cost_of(const LayerBits& bits) const;  // of a step
   std::int64_t least_of(std::int64_t steps) const { return steps * macs_ * water_.cost(spending_.range.low); }
   std::int64_t most_of(std::int64_t steps) const { return steps * macs_ * water_.cost(spending_.range.high); }

@@ -135,16 +135,23 @@ TEST(WaterLevel, OfOneDemandIsTheMostItCanBuy) {
 }
 
 // What raising a layer by a bit costs in one of the steps from `begin` on, at the least; 1 where nothing can be raised.
-std::int64_t cheapest_raise(const Played& played, std::int64_t begin, const ScheduleSpec& spec) {
+std::int64_t cheapest_raise(const Played& played, std::int64_t begin, const ScheduleSpec& spec,
+                            const std::vector<LayerSize>& layers = kLayers) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (auto step = static_cast<std::size_t>(begin); step < played.bits.size(); ++step) {
-    for (std::size_t i = 0; i < kLayers.size(); ++i) {
+    for (std::size_t i = 0; i < layers.size(); ++i) {
       const int bits = played.bits[step][i], grad = spec.grad.high;
-      if (!kLayers[i].is_chosen || bits == spec.bits.high) continue;
-      least = std::min(least, kLayers[i].macs * (step_cost({bits + 1, grad}) - step_cost({bits, grad})));
+      if (!layers[i].is_chosen || bits == spec.bits.high) continue;
+      least = std::min(least, layers[i].macs * (step_cost({bits + 1, grad}) - step_cost({bits, grad})));
     }
   }
   return least == std::numeric_limits<std::int64_t>::max() ? 1 : least;
+}
+
+std::int64_t budget_of(const ScheduleSpec& spec, std::int64_t steps, const std::vector<LayerSize>& layers) {
+  const double of_a_mac =
+      *spec.budget * static_cast<double>(steps) * static_cast<double>(step_cost(spec.highest()));
+  return static_cast<std::int64_t>(std::floor(of_a_mac * (1 + 1e-12))) * macs_of(layers);
 }
 
 // Never above the budget; below it by less than one more bit would cost in one of the last interval's steps.
@@ -163,10 +170,7 @@ TEST(Waterfill, MeetsTheBudgetWhateverItHears) {
           const Played played =
               play(*schedule, steps, [&](auto step) { return wild(step, seed, kLayers.size()); });
           EXPECT_EQ(played.looks.size(), static_cast<std::size_t>(steps / spec.every - 1));
-          const auto budget = static_cast<std::int64_t>(
-                                  std::floor(share * static_cast<double>(steps) *
-                                             static_cast<double>(step_cost(spec.highest())) * (1 + 1e-12))) *
-                              macs_of(kLayers);
+          const std::int64_t budget = budget_of(spec, steps, kLayers);
           EXPECT_LE(played.cost, budget);
           EXPECT_LT(budget - played.cost,
                     cheapest_raise(played, steps / spec.every * spec.every - spec.every, spec));
@@ -174,6 +178,57 @@ TEST(Waterfill, MeetsTheBudgetWhateverItHears) {
       }
     }
   }
+}
+
+// Layers that nothing is chosen for may cost twenty times as much as the others: one bit of theirs is more than all that
+// the others can have in a step.
+TEST(Waterfill, MeetsTheBudgetWhereOtherLayersCostTheMost) {
+  const std::vector<LayerSize> layers{{1000, true}, {30000, false}, {500, true}};
+  for (const char* line : {"waterfill 3:8 every=100 budget={}", "waterfill 3:8 every=7 budget={}",
+                           "waterfill 2:16 every=50 budget={}", "waterfill 5:6 grad=4 every=40 budget={}"}) {
+    for (const double share : {0.35, 0.42, 0.63, 0.82, 0.95, 1.0}) {
+      const std::string text = fmt::format(fmt::runtime(line), share);
+      const ScheduleSpec spec = parse_schedule(text);
+      if (error_of([&] { make(text, kSteps); }) != "") continue;
+      for (std::uint64_t seed = 0; seed < 4; ++seed) {
+        SCOPED_TRACE(fmt::format("{}, seed {}", text, seed));
+        const auto schedule = make(text, kSteps, seed % 2 == 0 ? Rates(cosine_rate) : Rates(), layers);
+        const Played played = play(
+            *schedule, kSteps, [&](auto step) { return wild(step, seed, layers.size()); }, 0, layers);
+        const std::int64_t budget = budget_of(spec, kSteps, layers);
+        EXPECT_LE(played.cost, budget);
+        const std::int64_t begin = (kSteps / spec.every - 1) * spec.every;
+        EXPECT_LT(budget - played.cost, cheapest_raise(played, begin, spec, layers));
+      }
+    }
+  }
+  // 20 · 31 bit operations for the dearest bit, and 135 in a step of the others: it takes five steps.
+  const auto refusal = [&](const char* text) {
+    return error_of([&] { make(text, kSteps, cosine_rate, layers); });
+  };
+  EXPECT_NE(refusal("waterfill 3:8 every=4 budget=0.63").find("expected every=5 or more"), std::string::npos);
+  EXPECT_EQ(refusal("waterfill 3:8 every=5 budget=0.63"), "");
+}
+
+TEST(Waterfill, ALayerThatNeverMultipliesChangesNothing) {
+  const std::vector<LayerSize> without{{1000, true}, {500, true}}, with{{1000, true}, {0, true}, {500, true}};
+  const auto a = make("waterfill 3:8 budget=0.63", kSteps, cosine_rate, without),
+             b = make("waterfill 3:8 budget=0.63", kSteps, cosine_rate, with);
+  const Played alone = play(
+                   *a, kSteps,
+                   [](auto step) {
+                     return steady(step, {1e3, 1e2});
+                   },
+                   0, without),
+               beside = play(
+                   *b, kSteps,
+                   [](auto step) {
+                     return steady(step, {1e3, 0, 1e2});
+                   },
+                   0, with);
+  EXPECT_EQ(alone.cost, beside.cost);
+  for (std::size_t step = 0; step < alone.bits.size(); ++step)
+    EXPECT_EQ(alone.bits[step], (LayerBits{beside.bits[step][0], beside.bits[step][2]})) << step;
 }
 
 // By hand: a bit from b on is bought where s·4^-b·0.75 is worth λ·(2·b + 17). A layer 64 times as sensitive buys log4(64) = 3
