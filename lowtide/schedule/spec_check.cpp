@@ -122,6 +122,9 @@ void check_grad_line(const ScheduleSpec& spec) {
          "progressive has gradient bits that climb with it, not a schedule of their own");
   expect(spec.grad == line.bits, "grad: the range of bits must be that of its schedule");
   check(line);
+  expect(
+      line.name != "table" || line.table.runs()[0].layers.empty(),
+      "grad=(table …): gradient bits are those of all layers; expected runs without brackets, such as 8x100");
 }
 
 std::int64_t part_steps(const std::optional<Part>& part, std::int64_t total_steps) {

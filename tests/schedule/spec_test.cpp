@@ -99,6 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"matched every=5", "matched has no parameter 'every'"}, Mistake{"RR budget=0", "above 0"},
         Mistake{"RR budget=-1", "above 0"}, Mistake{"matched budget=1 alpha=-1", "0 or more"},
         Mistake{"table 8x5 budget=0.5", "table has no parameter 'budget'"},
+        Mistake{"static 8 grad=(table 6[5/6]x10)", "gradient bits are those of all layers"},
         Mistake{"progressive 3,8 budget=0.5", "no parameter 'budget'"},
         Mistake{"RR grad=(LR 6:8", "no closing bracket"}, Mistake{"RR grad=()", "no schedule named"},
         Mistake{"RR grad=(LR 6:8 grad=8)", "LR has no parameter 'grad'"},
