@@ -50,6 +50,7 @@ std::string closed_loop_note(const ScheduleSpec& spec) {
 }
 
 double relative_cost(const BitOperations& count, Count macs) {
+  if (macs == 0) return 0;  // a step of a graph's sample may have nothing to multiply
   return static_cast<double>(count.total()) / static_cast<double>(macs * kRelativeCostDenominator);
 }
 

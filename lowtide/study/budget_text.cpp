@@ -32,13 +32,14 @@ std::string row(const Analysis& analysis, const Setting& setting) {
   const CostCount count = analysis.measure.count;
   const Setting* full = full_cost(analysis);
   const bool timed = analysis.measure.axis == CostAxis::kTime;
-  return fmt::format(
-      "| {} | {:.1f} | {} |{} {} | {} | {} | {} |\n", setting.budget ? setting.way : setting.name,
-      setting.cost.gbitops(count),
-      full == nullptr ? "" : fmt::format("{:.4f}", setting.cost.gbitops(count) / full->cost.gbitops(count)),
-      timed ? fmt::format(" {} |", duration_text(setting.cost.seconds)) : "",
-      mean_text(*analysis.metric, setting), setting.by_seed.size(), setting.on_front ? "yes" : "",
-      contrast_cells(*analysis.metric, setting));
+  return fmt::format("| {} | {:.1f} | {} |{} {} | {} | {} | {} |\n",
+                     setting.budget ? setting.way : setting.name, setting.cost.gbitops(count),
+                     full == nullptr || full->cost.gbitops(count) == 0
+                         ? ""
+                         : fmt::format("{:.4f}", setting.cost.gbitops(count) / full->cost.gbitops(count)),
+                     timed ? fmt::format(" {} |", duration_text(setting.cost.seconds)) : "",
+                     mean_text(*analysis.metric, setting), setting.by_seed.size(),
+                     setting.on_front ? "yes" : "", contrast_cells(*analysis.metric, setting));
 }
 
 std::string tables(const Analysis& analysis) {

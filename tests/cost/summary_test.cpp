@@ -70,6 +70,8 @@ TEST(Summary, ASavingIsToldAgainstTheHighestBitsThatOccur) {
   EXPECT_EQ(static_line({}), "fp32");
 }
 
+TEST(Summary, OfNothingTheCostIsNothing) { EXPECT_EQ(relative_cost(BitOperations{}, 0), 0); }
+
 TEST(Summary, AMillionStepsAreQuick) {
   const ScheduleSummary summary = summary_of("RTV 3:8 n=64 grad=8", 1'000'000);
   EXPECT_EQ(step_count(summary.runs), 1'000'000);
