@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <tuple>
 
 #include "lowtide/base/error.h"
 #include "lowtide/cost/bit_operations.h"
@@ -18,11 +16,6 @@
 
 namespace lowtide {
 namespace {
-
-// The first of each group of saving is the one with the most published evidence; the rest follow as the
-// papers have them.
-constexpr std::array<std::string_view, 10> kPreference{"CR", "RR",  "ER",  "LR",  "CT",
-                                                       "LT", "RTH", "ETH", "ETV", "RTV"};
 
 struct Candidate {
   ScheduleSpec spec;
@@ -58,13 +51,10 @@ class Adviser {
     return parse_schedule(fmt::format("static {} grad={}", range.bits.high, range.grad.high));
   }
 
-  // One of the ten with the recipe's parameters, from `low` bits on.
-  ScheduleSpec cyclic(std::string_view name, int low) const {
+  // One of the ten with the recipe's parameters.
+  ScheduleSpec cyclic(std::string_view name) const {
     PrecisionOptions precision = request_.recipe.precision;
     precision.schedule = name;
-    precision.bits = fmt::format("{}:{}", low, static_.bits.high);
-    // A triangular schedule needs an even number of cycles.
-    if (find_cyclic(name)->shape != Shape::kRepeated) precision.cycles += precision.cycles % 2;
     return schedule_of(precision);
   }
 
@@ -81,6 +71,13 @@ class Adviser {
     const double cost = summarise(spec, request_.steps, rates).relative_cost;
     // A closed loop's summary is of its plan; a run spends its budget.
     return {spec, spec.is_closed_loop() && spec.budget ? *spec.budget * relative_cost(spec.highest()) : cost};
+  }
+
+  int fewest_bits(const ScheduleSpec& spec) const {
+    int fewest = kMostBits;
+    for (const BitRun& run : summarise(spec, request_.steps).runs)
+      fewest = std::min(fewest, run.bits.forward);
+    return fewest;
   }
 
   bool fits(const Candidate& candidate) const {
@@ -117,9 +114,7 @@ class Adviser {
   const Setting* choose(const Analysis& suite, const std::vector<const Setting*>& settings);
   Candidate by_rule();
   Candidate by_budget();
-  std::vector<Candidate> fitting(int low) const;
-  Candidate with_rest_spent(Candidate chosen);
-  [[noreturn]] void fail_budget() const;
+  double least_share() const;
 
   const AdviceRequest& request_;
   const ScheduleSpec static_;
@@ -185,8 +180,7 @@ std::optional<Candidate> Adviser::by_suite(const Analysis& suite) {
       settings.push_back(&setting);
   }
   if (settings.empty()) {
-    reasons_.emplace_back(
-        "None of the schedules measured in the suite meets the budget, so the choice is by the rule.");
+    reasons_.emplace_back("None of the schedules measured in the suite meets the budget.");
     return std::nullopt;
   }
   const Setting* chosen = choose(suite, settings);
@@ -253,96 +247,63 @@ const Setting* Adviser::choose(const Analysis& suite, const std::vector<const Se
 }
 
 Candidate Adviser::by_rule() {
+  reasons_.emplace_back(
+      "The choice is by the papers' rule, which compares with static at the highest bits. Constant bits that "
+      "cost as much may be better: `lowtide study budget` tells.");
   switch (request_.goal) {
     case Goal::kCheapest:
       reasons_.emplace_back(
           "Cost is all: RR is of the group with the largest saving; it stays low and leaps up at the end of "
           "each cycle.");
-      return candidate(cyclic("RR", lowest_bits()));
+      return candidate(cyclic("RR"));
     case Goal::kBalanced:
       reasons_.emplace_back(
           "Between cost and metric: CR is of the group with medium saving, and the original cyclic "
           "schedule.");
-      return candidate(cyclic("CR", lowest_bits()));
+      return candidate(cyclic("CR"));
     case Goal::kBest:
       reasons_.emplace_back(
           "The metric is all: ER is of the group with the smallest saving; it leaps up at once and stays "
           "high.");
-      return candidate(cyclic("ER", lowest_bits()));
+      return candidate(cyclic("ER"));
   }
   LOWTIDE_CHECK(false, "an unknown goal");
 }
 
-// The ten from these lowest bits on that meet the budget, in order of preference.
-std::vector<Candidate> Adviser::fitting(int low) const {
-  std::vector<Candidate> result;
-  for (const std::string_view name : kPreference) {
-    const Candidate one = candidate(cyclic(name, low));
-    if (fits(one)) result.push_back(one);
-  }
-  return result;
+// What the fewest bits after a delay cost, of static.
+double Adviser::least_share() const {
+  const double delay = delay_percent_ / 100;
+  return delay + (1 - delay) * relative_cost(Bits{kFewestBits, static_.grad.high}) / static_cost_;
 }
 
+// Constant bits: what is known of equal cost speaks for them.
 Candidate Adviser::by_budget() {
   if (fits(candidate(static_))) {
     reasons_.emplace_back("The budget allows the highest bits throughout.");
     return candidate(static_);
   }
-  const int asked = lowest_bits();
-  int low = asked;
-  std::vector<Candidate> all = fitting(low);
-  while (all.empty() && low > kFewestBits) all = fitting(--low);
-  if (all.empty()) fail_budget();
-  if (low < asked) {
-    reasons_.emplace_back(
-        fmt::format("From the recipe's lowest bits on, {}, nothing meets the budget: {} are taken. Whether "
-                    "the network learns there "
-                    "only `lowtide range-test` can tell.",
-                    asked, low));
-  }
-  const double most = std::max_element(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
-                        return a.cost < b.cost;
-                      })->cost;
-  // Among those of nearly the same cost the better known.
-  const auto chosen =
-      std::find_if(all.begin(), all.end(), [&](const Candidate& one) { return one.cost >= 0.98 * most; });
-  const CyclicSchedule* kind = find_cyclic(chosen->spec.name);
+  ScheduleSpec constant = static_;
+  // Downwards: never above the budget.
+  const double share = std::floor(*request_.budget / static_cost_ * 1e4 * (1 + 1e-12)) / 1e4;
+  if (share < least_share())
+    throw UserError(fmt::format(
+        "no schedule meets the budget of {:.4f} of fp32 ({:.3f} of static {}): {} bits{} cost {:.3f} "
+        "of it; raise the budget, or lower the recipe's highest bits or gradient bits",
+        *request_.budget, *request_.budget / static_cost_, static_.bits.high, kFewestBits,
+        delay_percent_ > 0 ? " after the delay" : "", least_share()));
+  constant.budget = share;
+  const Candidate chosen = candidate(constant);
+  const int fewest = fewest_bits(chosen.spec);
   reasons_.emplace_back(
-      fmt::format("{} ({}, {} saving) is of the dearest that meet the budget of {:.4f} from {} bits on.",
-                  kind->name, kind->description, kind->group, *request_.budget, low));
-  return with_rest_spent(*chosen);
-}
-
-// A delay raises the cost in proportion, up to that of static: so what is left of the budget can be spent to
-// a tenth of a percent of the steps.
-Candidate Adviser::with_rest_spent(Candidate chosen) {
-  const double plain = (chosen.cost - delay_percent_ / 100 * static_cost_) / (1 - delay_percent_ / 100);
-  double tenths = std::floor(1000 * (*request_.budget - plain) / (static_cost_ - plain));
-  const ScheduleSpec spec = chosen.spec;
-  for (; tenths > 10 * delay_percent_ && tenths >= 10; --tenths) {
-    ScheduleSpec delayed = spec;
-    delayed.delay = Part{.percent = tenths / 10, .bits = {}};
-    if (delay_steps(delayed, request_.steps) > request_.steps - spec.cycles) continue;
-    Candidate one = candidate(delayed);
-    if (!fits(one)) continue;
-    reasons_.emplace_back(
-        fmt::format("What it leaves of the budget keeps the first {:.1f} % of training at the highest bits: "
-                    "low precision does the most "
-                    "damage early.",
-                    tenths / 10));
-    return one;
-  }
+      "Constant bits: where schedules were measured at equal bit operations, none of the ten was better "
+      "(docs, "
+      "studies: equal cost). Whether one is here, `lowtide study budget` tells, and --from argues by that.");
+  if (fewest < lowest_bits())
+    reasons_.push_back(fmt::format(
+        "The budget takes {} bits, fewer than the recipe's lowest, {}. Whether the network learns "
+        "there only `lowtide range-test` can tell.",
+        fewest, lowest_bits()));
   return chosen;
-}
-
-void Adviser::fail_budget() const {
-  const Candidate cheapest = candidate(cyclic("RR", kFewestBits));
-  throw UserError(
-      fmt::format("no schedule meets the budget of {:.4f} of fp32 ({:.3f} of static {}): the cheapest here "
-                  "is {} at {:.4f} ({:.3f}); "
-                  "raise the budget, or lower the recipe's highest bits or gradient bits",
-                  *request_.budget, *request_.budget / static_cost_, static_.bits.high,
-                  to_string(cheapest.spec), cheapest.cost, cheapest.cost / static_cost_));
 }
 
 }  // namespace

@@ -27,10 +27,10 @@ struct Advice {
   std::vector<std::string> reasons;  // a sentence each
 };
 
-// A schedule for the recipe. From a suite or a budget study among the studies by its measurements, else by the rule of Wolfe
-// and Kyrillidis: schedules of large saving where cost is all, of small saving where the metric is, medium in
-// between. A critical period in one of the studies makes quantisation start after it. UserError where nothing
-// meets the budget.
+// A schedule for the recipe. From a suite or a budget study among the studies by its measurements; else a budget is spent on
+// constant bits, and a goal chooses by the rule of Wolfe and Kyrillidis: schedules of large saving where cost is all, of small
+// saving where the metric is, medium in between. A critical period in one of the studies makes quantisation start after it.
+// UserError where nothing meets the budget.
 Advice advise(const AdviceRequest& request);
 
 }  // namespace lowtide
