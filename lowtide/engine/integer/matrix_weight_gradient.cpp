@@ -186,8 +186,10 @@ class WeightSums {
 
   Task task_at(std::int64_t batch, std::int64_t band) const {
     const std::int64_t image = batch * images_at_once_, row = band * rows_at_once_;
-    return {image, std::min(images_at_once_, shape_.input[0] - image), row,
-            std::min(rows_at_once_, plan_.out_rows - row)};
+    return {.first_image = image,
+            .images = std::min(images_at_once_, shape_.input[0] - image),
+            .first_row = row,
+            .rows = std::min(rows_at_once_, plan_.out_rows - row)};
   }
 
   void add(const Task& task, std::int64_t group, std::int32_t* products, std::int32_t* lane_sums) const {

@@ -55,13 +55,16 @@ struct WinogradCall {
                const at::Tensor& result, ImageWatcher* told)
       : outside(static_cast<std::size_t>(codes.code.size(1)),
                 static_cast<std::uint8_t>(Affine::of(codes).zero_point)),
-        source{codes.code.data_ptr<std::uint8_t>(), plan.source_rows, plan.source_cols, codes.code.size(1),
-               outside.data()},
+        source{.code = codes.code.data_ptr<std::uint8_t>(),
+               .rows = plan.source_rows,
+               .cols = plan.source_cols,
+               .channels = codes.code.size(1),
+               .outside = outside.data()},
         centre(outside[0]),
         top(plan.top),
         left(plan.left),
         at_once(channels_at_once),
-        grid{codes.code.size(0), plan.out_rows, plan.out_cols},
+        grid{.items = codes.code.size(0), .rows = plan.out_rows, .cols = plan.out_cols},
         out(result),
         watcher(told) {}
   WinogradCall(const WinogradCall&) = delete;
@@ -155,9 +158,10 @@ class WinogradWalk {
     thread_local Scratch<std::int32_t> product, sum;
     thread_local Scratch<const float*> hint;
     const std::int64_t tiles = band.count * call_.grid.tile_cols, lanes = kMostVectors * kLanes;
-    return {windows.at_least(kPoints * point_step(tiles * call_.source.channels)),
-            product.at_least(kPoints * sum_step(tiles * lanes)),
-            sum.at_least(weights_.limbs * tiles * kTile * kTile * lanes), hint.at_least(band.count)};
+    return {.windows = windows.at_least(kPoints * point_step(tiles * call_.source.channels)),
+            .product = product.at_least(kPoints * sum_step(tiles * lanes)),
+            .sum = sum.at_least(weights_.limbs * tiles * kTile * kTile * lanes),
+            .hint = hint.at_least(band.count)};
   }
 
   void transform(const Band& band, std::int16_t* windows) const {
@@ -226,7 +230,7 @@ class WinogradWalk {
   void finish(const Band& band, const VectorBlock& block, const std::int32_t* sum,
               const Images& images) const {
     const std::int64_t tiles = band.count * call_.grid.tile_cols;
-    WinogradRow row{block, sum, tiles * kTile * kTile * block.vectors * kLanes, 0, 0};
+    WinogradRow row{.block = block, .sum = sum, .limb_step = tiles * kTile * kTile * block.vectors * kLanes};
     for (std::int64_t tile_row = band.first; tile_row < band.first + band.count; ++tile_row) {
       row.item = item_of(tile_row);
       for (std::int64_t i = 0; i < kTile; ++i, row.sum += row_sums(block)) {

@@ -28,7 +28,7 @@ constexpr std::int64_t kOutputsAtOnce = kWinogradGradientOutputs;
 class WeightSums {
  public:
   WeightSums(const ConvShape& shape, const GradientCodes& codes, const TileKernels& tiles)
-      : grid_{shape.input[0], shape.output_height(), shape.output_width()},
+      : grid_{.items = shape.input[0], .rows = shape.output_height(), .cols = shape.output_width()},
         inputs_(shape.weight[1]),
         outputs_(shape.weight[0]),
         top_(shape.padding[0]),
@@ -38,8 +38,16 @@ class WeightSums {
         blocks_(vector_blocks(vectors_for(inputs_))),
         no_input_(static_cast<std::size_t>(inputs_), static_cast<std::uint8_t>(codes.biases.input)),
         no_error_(static_cast<std::size_t>(outputs_), static_cast<std::uint8_t>(codes.biases.error)),
-        input_{codes.input, shape.input[2], shape.input[3], inputs_, no_input_.data()},
-        error_{codes.error, grid_.rows, grid_.cols, outputs_, no_error_.data()} {}
+        input_{.code = codes.input,
+               .rows = shape.input[2],
+               .cols = shape.input[3],
+               .channels = inputs_,
+               .outside = no_input_.data()},
+        error_{.code = codes.error,
+               .rows = grid_.rows,
+               .cols = grid_.cols,
+               .channels = outputs_,
+               .outside = no_error_.data()} {}
 
   // Σ (q - bias)(qx - bias), [output channel][tap][input channel]. The input's images are added to `inputs`
   // while they are in a cache.
