@@ -26,7 +26,7 @@ constexpr int kParts = 2, kPartRows = 64;             // of a warpgroup
 constexpr int kTileRows = kGroups * kParts * kPartRows, kTileOperands = 192;
 constexpr int kStages = 4;
 constexpr int kLimbColumns = kTileOperands / kByteLimbs;
-constexpr int kPieces = kRowBytes / kPieceBytes;
+constexpr int kPackets = kRowBytes / kPacketBytes;
 constexpr int kLeftBytes = kTileRows * kRowBytes, kStageBytes = kLeftBytes + kTileOperands * kRowBytes;
 // Beside the stages, eight rows of bytes: one of ones, whose products are sums of a's rows, and seven of zeros.
 constexpr int kOnesBytes = 8 * kRowBytes, kSharedBytes = kStages * kStageBytes + kOnesBytes;
@@ -40,23 +40,23 @@ struct Sums {
   int row[kParts][4];
 };
 
-// One piece of a row on its way; zeros where the row or its end is not there.
+// One packet of a row on its way; zeros where the row or its end is not there.
 __device__ void copy_piece(unsigned to, const std::uint8_t* from, bool exists) {
-  const int bytes = exists ? kPieceBytes : 0;
+  const int bytes = exists ? kPacketBytes : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
 }
 
-// The operands of a tile of y, as they pass through shared memory in chunks of 128 terms. A thread copies one piece of every
+// The operands of a tile of y, as they pass through shared memory in chunks of 128 terms. A thread copies one packet of every
 // 32nd row.
 template <Right kRight>
 class Operands {
  public:
   __device__ Operands(const MatrixCodes& a, const std::uint8_t* right, int columns, unsigned shared)
       : terms_(a.columns), shared_(shared) {
-    const int piece = static_cast<int>(threadIdx.x) % kPieces;
-    first_row_ = static_cast<int>(threadIdx.x) / kPieces;
-    term_ = piece * kPieceBytes;
-    to_ = static_cast<unsigned>(swizzled(first_row_, piece));
+    const int packet = static_cast<int>(threadIdx.x) % kPackets;
+    first_row_ = static_cast<int>(threadIdx.x) / kPackets;
+    term_ = packet * kPacketBytes;
+    to_ = static_cast<unsigned>(swizzled(first_row_, packet));
     const int row = static_cast<int>(blockIdx.y) * kTileRows,
               column = static_cast<int>(blockIdx.x) * kColumns<kRight>;
     rows_ = a.rows - row;
@@ -93,7 +93,7 @@ class Operands {
 
  private:
   static constexpr int kRowsApart =
-      kThreads / kPieces;  // a multiple of eight, after which the places of pieces repeat
+      kThreads / kPackets;  // a multiple of eight, after which the places of packets repeat
   static_assert(kRowsApart % 8 == 0 && kLimbColumns % kRowsApart == 0);
 
   const std::uint8_t *left_, *right_;
@@ -174,26 +174,26 @@ __device__ void store_pair(float* row, int column, int columns, float first, flo
   }
 }
 
-// Of a row of a: a value is factor · (code - centre) + shift.
+// Of a row of a: a value is factor · (code - centre) + middle.
 struct RowScale {
-  float factor, shift;
+  float factor, middle;
 
   __device__ static RowScale of(const MatrixCodes& a, int row) {
     const int at = a.by_row ? min(row, a.rows - 1) : 0;
-    return {a.scale[at], shift_of(a.scale[at], a.offset[at], centre_of(a.bits))};
+    return {a.scale[at], middle_value(a.scale[at], a.offset[at], centre_of(a.bits))};
   }
 };
 
-// A tile's columns, in shared memory once its stages have served. With centred codes c, factors f, shifts z and totals t = f Σ c of
+// A tile's columns, in shared memory once its stages have served. With centred codes c, factors f, middle values z and totals t = f Σ c of
 // rows and columns, a value is
 //   f_i f_j Σ c_i c_j + t_i z_j + z_i (t_j + K z_j) + bias_j.
 struct CodeColumns {
-  float factor[kTileOperands], shift[kTileOperands], rest[kTileOperands], bias[kTileOperands];
+  float factor[kTileOperands], middle[kTileOperands], rest[kTileOperands], bias[kTileOperands];
   int centring
       [kTileOperands];  // what is added to a sum of products of codes, beside what the row's sum takes off
 };
 struct CodeColumn {
-  float factor = 0, shift = 0, rest = 0, bias = 0;
+  float factor = 0, middle = 0, rest = 0, bias = 0;
   int centring = 0;
 
   __device__ static CodeColumn of(const ByteProductArguments& p, int column) {
@@ -203,16 +203,16 @@ struct CodeColumn {
     const int sum = p.b_sums[column];
     CodeColumn c;
     c.factor = p.b.scale[at];
-    c.shift = shift_of(c.factor, p.b.offset[at], centre);
+    c.middle = middle_value(c.factor, p.b.offset[at], centre);
     c.rest =
-        __fmaf_rn(static_cast<float>(terms), c.shift, c.factor * static_cast<float>(sum - terms * centre));
+        __fmaf_rn(static_cast<float>(terms), c.middle, c.factor * static_cast<float>(sum - terms * centre));
     c.bias = p.bias == nullptr ? 0.0f : p.bias[column];
     c.centring = terms * a_centre * centre - a_centre * sum;
     return c;
   }
   __device__ void store(CodeColumns& to, int at) const {
     to.factor[at] = factor;
-    to.shift[at] = shift;
+    to.middle[at] = middle;
     to.rest[at] = rest;
     to.bias[at] = bias;
     to.centring[at] = centring;
@@ -233,9 +233,9 @@ __device__ void store_codes_row(const ByteProductArguments& p, const CodeColumns
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
       const int centred = sum[4 * j + 2 * i + k] - row_centring + columns.centring[at + k];
-      const float with_shifts = __fmaf_rn(total, columns.shift[at + k],
-                                          __fmaf_rn(scale.shift, columns.rest[at + k], columns.bias[at + k]));
-      value[k] = __fmaf_rn(scale.factor * columns.factor[at + k], static_cast<float>(centred), with_shifts);
+      const float with_middles = __fmaf_rn(
+          total, columns.middle[at + k], __fmaf_rn(scale.middle, columns.rest[at + k], columns.bias[at + k]));
+      value[k] = __fmaf_rn(scale.factor * columns.factor[at + k], static_cast<float>(centred), with_middles);
     }
     if (column < p.b.rows) store_pair(y, column, p.b.rows, value[0], value[1]);
   }
@@ -307,7 +307,7 @@ __device__ void store_limbs_row(const LimbProductArguments& p, const LimbColumns
                                 const int (&sum)[kTileOperands / 2], int i, int row, const RowScale& scale,
                                 float unit) {
   const Place<Right::kLimbs> place;
-  const float factor = scale.factor * unit, shift = scale.shift * unit;
+  const float factor = scale.factor * unit, middle = scale.middle * unit;
   float* y = p.y + static_cast<long long>(row) * p.b.columns;
 #pragma unroll
   for (int j = 0; j < kLimbColumns / 8; ++j) {
@@ -319,7 +319,8 @@ __device__ void store_limbs_row(const LimbProductArguments& p, const LimbColumns
 #pragma unroll
       for (int limb = 0; limb < kByteLimbs; ++limb)
         centred[limb] = sum[limb * kLimbColumns / 2 + 4 * j + 2 * i + k] - columns.centring[limb][at + k];
-      value[k] = __fmaf_rn(factor, joined(centred[0], centred[1], centred[2]), shift * columns.total[at + k]);
+      value[k] =
+          __fmaf_rn(factor, joined(centred[0], centred[1], centred[2]), middle * columns.total[at + k]);
     }
     if (column < p.b.columns) store_pair(y, column, p.b.columns, value[0], value[1]);
   }
@@ -363,12 +364,12 @@ __global__ void __launch_bounds__(kSumThreads) code_sums_kernel(MatrixCodes q, i
   const int row =
       static_cast<int>(blockIdx.x) * (kSumThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
   if (row >= q.rows) return;
-  const auto* pieces = reinterpret_cast<const uint4*>(q.code + static_cast<long long>(row) * q.columns);
+  const auto* packets = reinterpret_cast<const uint4*>(q.code + static_cast<long long>(row) * q.columns);
   unsigned sum = 0;
 #pragma unroll 2
-  for (int i = static_cast<int>(threadIdx.x) % kWarp; i < q.columns / kPieceBytes; i += kWarp) {
-    const uint4 piece = pieces[i];
-    for (const unsigned four : {piece.x, piece.y, piece.z, piece.w}) sum = __dp4a(four, 0x01010101u, sum);
+  for (int i = static_cast<int>(threadIdx.x) % kWarp; i < q.columns / kPacketBytes; i += kWarp) {
+    const uint4 packet = packets[i];
+    for (const unsigned four : {packet.x, packet.y, packet.z, packet.w}) sum = __dp4a(four, 0x01010101u, sum);
   }
   sum = __reduce_add_sync(0xffffffffu, sum);
   if (threadIdx.x % kWarp == 0) sums[row] = static_cast<int>(sum);

@@ -205,7 +205,7 @@ struct Shared {
   int input_sums[kCols];
 };
 
-// Which of a tile's taps read inside the image, a bit each, and which pixels of a chunk some tap reads beside it.
+// Which of a tile's taps read inside the image, a bit each, and which pixels of a chunk some tap reads outside it.
 struct ChunkEdges {
   unsigned long long taps[kPixels];
   unsigned partial[kPixels / kWarp];
@@ -252,14 +252,14 @@ __device__ void add_error_sums(const WeightGradientArguments& a, const Cut& cut,
   __syncthreads();
   for (int i = thread; i < cut.tile_taps * SharedMemory::kRows; i += kThreads) {
     const int tap = i / SharedMemory::kRows, channel = i % SharedMemory::kRows;
-    float beside = 0;
+    float outside = 0;
     for (int word = 0; word < kPixels / kWarp; ++word) {
       for (unsigned left = edges.partial[word]; left != 0; left &= left - 1) {
         const int pixel = word * kWarp + __ffs(static_cast<int>(left)) - 1;
-        if ((edges.taps[pixel] >> tap & 1) == 0) beside += error(channel, pixel);
+        if ((edges.taps[pixel] >> tap & 1) == 0) outside += error(channel, pixel);
       }
     }
-    error_sums[i] += totals[channel] - static_cast<int>(beside);
+    error_sums[i] += totals[channel] - static_cast<int>(outside);
   }
 }
 

@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(MatrixCodes q, HalfMatri
   if (lane == 0) {
     const float scale = q.scale[q.by_row ? row : 0], offset = q.offset[q.by_row ? row : 0];
     to.side.factor[row] = scale;
-    to.side.shift[row] = shift_of(scale, offset, centre);
+    to.side.middle[row] = middle_value(scale, offset, centre);
     to.side.total[row] = scale * static_cast<float>(sum);
   }
 }
@@ -77,7 +77,7 @@ __host__ __device__ int tile_rows(int rows) {
 enum class Form {
   kCentred,  // codes, with their sums
   kBare,     // codes
-  kPlanes    // values in two planes, with their sums
+  kLimbs     // values in two limbs, with their sums
 };
 
 struct ColumnArguments {
@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(kWarp* kColumnThreads) columns_kernel(ColumnAr
   const int last = min(first + height, q.rows);
   const int centre = centre_of(q.bits);
   const bool has_other = a.other.scale != nullptr;
-  const int other_centre = kForm == Form::kPlanes && has_other ? centre_of(a.other.bits) : 0;
-  const float inverse = kForm == Form::kPlanes ? 1.0f / a.unit[matrix] : 1.0f;
+  const int other_centre = kForm == Form::kLimbs && has_other ? centre_of(a.other.bits) : 0;
+  const float inverse = kForm == Form::kLimbs ? 1.0f / a.unit[matrix] : 1.0f;
   double sum[kFour]{};
   if (column < q.columns) {
     for (int row = first + static_cast<int>(threadIdx.y); row < last; row += kColumnThreads) {
@@ -123,17 +123,17 @@ __global__ void __launch_bounds__(kWarp* kColumnThreads) columns_kernel(ColumnAr
       const FourCodes four =
           FourCodes::load(q.code + at * q.columns, column, q.columns, q.columns % kFour == 0);
       __half* high = static_cast<__half*>(a.to.high) + at * a.to.stride + column;
-      if constexpr (kForm == Form::kPlanes) {
+      if constexpr (kForm == Form::kLimbs) {
         const float scale = q.scale[at], offset = q.offset[at];
         const float other_scale = has_other ? a.other.scale[at] : 1.0f;
-        const float weight = has_other ? shift_of(other_scale, a.other.offset[at], other_centre) : 1.0f;
+        const float weight = has_other ? middle_value(other_scale, a.other.offset[at], other_centre) : 1.0f;
         float x[kFour], rest[kFour];
 #pragma unroll
         for (int i = 0; i < kFour; ++i) {
           const float value = __fadd_rn(__fmul_rn(static_cast<float>(four.code[i]), scale), offset);
           sum[i] += static_cast<double>(value) * static_cast<double>(weight);
           x[i] = value * other_scale * inverse;
-          rest[i] = (x[i] - __half2float(__float2half_rn(x[i]))) * kLowPlane;
+          rest[i] = (x[i] - __half2float(__float2half_rn(x[i]))) * kLowLimb;
         }
         store_four(high, x[0], x[1], x[2], x[3]);
         store_four(static_cast<__half*>(a.to.low) + at * a.to.stride + column, rest[0], rest[1], rest[2],
@@ -164,22 +164,22 @@ __global__ void columns_side(ColumnArguments a) {
     for (int tile = 0; tile < a.row_tiles; ++tile)
       total += partial[static_cast<long long>(tile) * a.q.columns];
   }
-  float factor = 1.0f, shift = 1.0f;
+  float factor = 1.0f, middle = 1.0f;
   if constexpr (kForm == Form::kCentred) {
     factor = *a.q.scale;
-    shift = shift_of(factor, *a.q.offset, centre_of(a.q.bits));
+    middle = middle_value(factor, *a.q.offset, centre_of(a.q.bits));
     total *= static_cast<double>(factor);
-  } else if constexpr (kForm == Form::kPlanes) {
+  } else if constexpr (kForm == Form::kLimbs) {
     factor = a.unit[matrix];
-    shift = 0.0f;
+    middle = 0.0f;
   }
   const long long at = static_cast<long long>(matrix) * a.q.columns + column;
   a.to.side.factor[at] = factor;
-  a.to.side.shift[at] = shift;
+  a.to.side.middle[at] = middle;
   a.to.side.total[at] = static_cast<float>(total);
 }
 
-// A block a matrix. A value that is not finite makes all of its planes NaN.
+// A block a matrix. A value that is not finite makes all of its limbs NaN.
 constexpr int kUnitThreads = 512;
 __global__ void __launch_bounds__(kUnitThreads) plane_units(ColumnArguments a) {
   const MatrixCodes& q = a.q;
@@ -211,13 +211,13 @@ __global__ void __launch_bounds__(kThreads) finish_kernel(FinishArguments a) {
   const long long matrix = row / a.rows;
   const int column = (static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x)) * kFour;
   if (column >= a.columns) return;
-  const float factor = a.left.factor[row], shift = a.left.shift[row], total = a.left.total[row];
+  const float factor = a.left.factor[row], middle = a.left.middle[row], total = a.left.total[row];
   const auto depth = static_cast<float>(a.depth);
   const long long right = matrix * a.columns + column;
   const auto finished = [&](float y, int i) {
-    const float other_shift = a.right.shift[right + i];
-    const float rest = __fmaf_rn(depth, other_shift, a.right.total[right + i]);
-    return __fmaf_rn(factor * a.right.factor[right + i], y, __fmaf_rn(total, other_shift, shift * rest));
+    const float other_middle = a.right.middle[right + i];
+    const float rest = __fmaf_rn(depth, other_middle, a.right.total[right + i]);
+    return __fmaf_rn(factor * a.right.factor[right + i], y, __fmaf_rn(total, other_middle, middle * rest));
   };
   float* y = a.y + row * a.columns + column;
   if (a.columns % kFour == 0) {
@@ -280,12 +280,12 @@ void bare_halves(const MatrixCodes& q, const HalfMatrix& to, void* stream) {
   launch_columns<Form::kBare>(column_arguments(q, to, nullptr), stream);
 }
 
-void value_planes(const MatrixCodes& q, const MatrixCodes* other, const HalfMatrix& to, void* work,
-                  void* stream) {
+void value_limbs(const MatrixCodes& q, const MatrixCodes* other, const HalfMatrix& to, void* work,
+                 void* stream) {
   ColumnArguments a = column_arguments(q, to, work);
   if (other != nullptr) a.other = *other;
   plane_units<<<static_cast<unsigned>(q.matrices), kUnitThreads, 0, as_stream(stream)>>>(a);
-  launch_columns<Form::kPlanes>(a, stream);
+  launch_columns<Form::kLimbs>(a, stream);
 }
 
 void finish_product(const FinishArguments& a, void* stream) {

@@ -10,7 +10,7 @@ namespace lowtide::cuda {
 __device__ inline int centre_of(const DeviceBits& bits) { return static_cast<int>(bits.top() + 1) / 2; }
 
 // What the middle code stands for.
-__device__ inline float shift_of(float scale, float offset, int centre) {
+__device__ inline float middle_value(float scale, float offset, int centre) {
   return __fmaf_rn(scale, static_cast<float>(centre), offset);
 }
 

@@ -44,7 +44,7 @@ std::int64_t stride_of(const MatrixCodes& codes) {
 }
 
 // Room for an operand's halves.
-HalfOperand allocate(const MatrixCodes& codes, bool inner_is_row, bool has_planes, const at::Device& device) {
+HalfOperand allocate(const MatrixCodes& codes, bool inner_is_row, bool has_limbs, const at::Device& device) {
   HalfOperand operand;
   operand.matrices = codes.matrices;
   operand.outer = inner_is_row ? codes.columns : codes.rows;
@@ -53,7 +53,7 @@ HalfOperand allocate(const MatrixCodes& codes, bool inner_is_row, bool has_plane
   const auto halves = at::TensorOptions(at::kHalf).device(device);
   const std::vector<std::int64_t> shape{codes.matrices, codes.rows, stride_of(codes)};
   operand.high = at::empty(shape, halves);
-  if (has_planes) operand.low = at::empty(shape, halves);
+  if (has_limbs) operand.low = at::empty(shape, halves);
   operand.side = at::empty({3, operand.matrices, operand.outer}, halves.dtype(at::kFloat));
   return operand;
 }
@@ -71,7 +71,7 @@ at::Tensor work_for(const MatrixCodes& codes, const at::Device& device) {
 HalfOperand centred(const Quantized& q, bool inner_is_row) {
   const at::Tensor code = q.code.contiguous();
   const MatrixCodes codes = codes_of(q, code);
-  HalfOperand operand = allocate(codes, inner_is_row, /*has_planes=*/false, code.device());
+  HalfOperand operand = allocate(codes, inner_is_row, /*has_limbs=*/false, code.device());
   if (inner_is_row) {
     const at::Tensor work = work_for(codes, code.device());
     halves_by_columns(codes, matrix_of(operand), work.data_ptr(), current_cuda_stream());
@@ -82,22 +82,22 @@ HalfOperand centred(const Quantized& q, bool inner_is_row) {
 }
 
 // Scales are inside the sum: those of `other` too, where it is given.
-HalfOperand in_planes(const Quantized& q, const Quantized* other) {
+HalfOperand in_limbs(const Quantized& q, const Quantized* other) {
   const at::Tensor code = q.code.contiguous();
   const MatrixCodes codes = codes_of(q, code);
   const at::Tensor other_code = other != nullptr ? other->code.contiguous() : at::Tensor();
   const MatrixCodes other_codes = other != nullptr ? codes_of(*other, other_code) : MatrixCodes{};
-  HalfOperand operand = allocate(codes, /*inner_is_row=*/true, /*has_planes=*/true, code.device());
+  HalfOperand operand = allocate(codes, /*inner_is_row=*/true, /*has_limbs=*/true, code.device());
   const at::Tensor work = work_for(codes, code.device());
-  value_planes(codes, other != nullptr ? &other_codes : nullptr, matrix_of(operand), work.data_ptr(),
-               current_cuda_stream());
+  value_limbs(codes, other != nullptr ? &other_codes : nullptr, matrix_of(operand), work.data_ptr(),
+              current_cuda_stream());
   return operand;
 }
 
 HalfOperand bare(const Quantized& q) {
   const at::Tensor code = q.code.contiguous();
   const MatrixCodes codes = codes_of(q, code);
-  HalfOperand operand = allocate(codes, /*inner_is_row=*/true, /*has_planes=*/false, code.device());
+  HalfOperand operand = allocate(codes, /*inner_is_row=*/true, /*has_limbs=*/false, code.device());
   bare_halves(codes, matrix_of(operand), current_cuda_stream());
   return operand;
 }
@@ -121,8 +121,8 @@ at::Tensor multiply(const HalfOperand& a, const HalfOperand& b) {
   at::Tensor y = at::empty({a.matrices, a.outer, b.outer}, a.side.options());
   if (y.numel() == 0) return y;
   multiply_halves(a.high, b.high, a, b, 1.0f, 0.0f, y);
-  if (a.low.defined()) multiply_halves(a.low, b.high, a, b, 1 / kLowPlane, 1.0f, y);
-  if (b.low.defined()) multiply_halves(a.high, b.low, a, b, 1 / kLowPlane, 1.0f, y);
+  if (a.low.defined()) multiply_halves(a.low, b.high, a, b, 1 / kLowLimb, 1.0f, y);
+  if (b.low.defined()) multiply_halves(a.high, b.low, a, b, 1 / kLowLimb, 1.0f, y);
   FinishArguments finish;
   finish.y = y.data_ptr<float>();
   finish.matrices = a.matrices;
@@ -208,12 +208,12 @@ at::Tensor product(const Quantized& stack_a, const Quantized& stack_b, const Pro
              b_inside = !shape.transpose_b && has_row_scales(b);
   HalfOperand left, right;
   if (a_inside && b_inside) {
-    const bool left_is_smaller = a.code.numel() <= b.code.numel();  // two planes of it are written
-    left = left_is_smaller ? in_planes(a, &b) : bare(a);
-    right = left_is_smaller ? bare(b) : in_planes(b, &a);
+    const bool left_is_smaller = a.code.numel() <= b.code.numel();  // two limbs of it are written
+    left = left_is_smaller ? in_limbs(a, &b) : bare(a);
+    right = left_is_smaller ? bare(b) : in_limbs(b, &a);
   } else {
-    left = a_inside ? in_planes(a, nullptr) : centred(a, shape.transpose_a);
-    right = b_inside ? in_planes(b, nullptr) : centred(b, !shape.transpose_b);
+    left = a_inside ? in_limbs(a, nullptr) : centred(a, shape.transpose_a);
+    right = b_inside ? in_limbs(b, nullptr) : centred(b, !shape.transpose_b);
   }
   return without_stack(multiply(left, right), a);
 }
@@ -224,7 +224,7 @@ at::Tensor PreparedMatrix::multiply(const Quantized& a) const {
     return byte_product(a, codes, bytes_, transposed, {});
   }
   if (!halves_.high.defined())
-    halves_ = !transposed && has_row_scales(codes) ? in_planes(codes, nullptr) : centred(codes, !transposed);
+    halves_ = !transposed && has_row_scales(codes) ? in_limbs(codes, nullptr) : centred(codes, !transposed);
   return without_stack(cuda::multiply(centred(a, /*inner_is_row=*/false), halves_), a);
 }
 

@@ -9,8 +9,8 @@ namespace lowtide::cuda {
 
 // An operand as halves. `inner` is the index that is summed over.
 struct HalfOperand {
-  at::Tensor high, low;  // low: only of values in two planes
-  at::Tensor side;       // factor, shift and total × matrices × outer
+  at::Tensor high, low;  // low: only of values in two limbs
+  at::Tensor side;       // factor, middle and total × matrices × outer
   std::int64_t matrices = 1, outer = 0, inner = 0;
   bool inner_is_row = false;  // of the matrix in memory
 };

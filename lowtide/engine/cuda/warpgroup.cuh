@@ -3,16 +3,16 @@
 #include "lowtide/engine/cuda/device.cuh"
 
 // Products of bytes by a warpgroup, four warps, with operands in shared memory (`wgmma`, compute capability 9.0). Rows of 128
-// bytes along the sum; groups of eight begin at multiples of 1024, and in each the sixteen-byte pieces of row r stand at
-// piece ^ r % 8.
+// bytes along the sum; groups of eight begin at multiples of 1024, and in each the sixteen-byte packets of row r stand at
+// packet ^ r % 8.
 
 namespace lowtide::cuda {
 
-inline constexpr int kPieceBytes = 16, kRowBytes = 128;
+inline constexpr int kPacketBytes = 16, kRowBytes = 128;
 inline constexpr int kStepBytes = 32;  // along the sum, of one instruction
 
-__device__ inline int swizzled(int row, int piece) {
-  return row * kRowBytes + ((piece ^ (row & 7)) * kPieceBytes);
+__device__ inline int swizzled(int row, int packet) {
+  return row * kRowBytes + ((packet ^ (row & 7)) * kPacketBytes);
 }
 
 // "Matrix descriptor" of the PTX manual: 128-byte swizzle, 1024 bytes from a group of eight rows to the next.
