@@ -9,7 +9,22 @@
 namespace lowtide {
 namespace {
 
-OnnxType type_of(const at::Tensor& tensor) {
+// Equal where the attribute is. A body is like no other.
+std::string text_of(const OnnxAttribute& attribute) {
+  const auto text = [](const auto& value) -> std::string {
+    using T = std::decay_t<decltype(value)>;
+    if constexpr (std::is_same_v<T, std::shared_ptr<const OnnxGraph>>) {
+      return fmt::format("{}", static_cast<const void*>(value.get()));
+    } else {
+      return fmt::format("{}", value);
+    }
+  };
+  return fmt::format("{}={}", attribute.name, std::visit(text, attribute.value));
+}
+
+}  // namespace
+
+OnnxType onnx_type(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
       return OnnxType::kFloat;
@@ -27,21 +42,6 @@ OnnxType type_of(const at::Tensor& tensor) {
       invariant_failed("a type that graphs have", __FILE__, __LINE__, c10::toString(tensor.scalar_type()));
   }
 }
-
-// Equal where the attribute is. A body is like no other.
-std::string text_of(const OnnxAttribute& attribute) {
-  const auto text = [](const auto& value) -> std::string {
-    using T = std::decay_t<decltype(value)>;
-    if constexpr (std::is_same_v<T, std::shared_ptr<const OnnxGraph>>) {
-      return fmt::format("{}", static_cast<const void*>(value.get()));
-    } else {
-      return fmt::format("{}", value);
-    }
-  };
-  return fmt::format("{}={}", attribute.name, std::visit(text, attribute.value));
-}
-
-}  // namespace
 
 std::string GraphBuilder::unused_name(const std::string& name) {
   const std::string whole = layer_.empty() ? name : layer_ + "/" + name;
@@ -67,7 +67,7 @@ void GraphBuilder::output(const Value& value, const std::string& name, OnnxType 
 Value GraphBuilder::constant(const at::Tensor& tensor, const std::string& name) {
   const at::Tensor host = tensor.detach().to(at::kCPU).contiguous();
   OnnxTensor stored;
-  stored.type = type_of(host);
+  stored.type = onnx_type(host);
   stored.shape = host.sizes().vec();
   stored.bytes.assign(static_cast<const char*>(host.data_ptr()), host.nbytes());
   const ByteSpan bytes = bytes_of(stored.bytes);

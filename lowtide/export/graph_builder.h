@@ -15,6 +15,9 @@ namespace lowtide {
 // What flows along an edge of a graph, by its name there.
 using Value = std::string;
 
+// Of a tensor of float32, uint8, int8, int32, int64 or bool.
+OnnxType onnx_type(const at::Tensor& tensor);
+
 // An ONNX graph that grows node by node. What is there already is not written twice: equal constants, and nodes that do the same
 // to the same values, are one. So layers that read the same codes share them, as they do in the library.
 class GraphBuilder {
@@ -33,7 +36,7 @@ class GraphBuilder {
   Value input(const std::string& name, OnnxType type, std::vector<OnnxDimension> shape);
   void output(const Value& value, const std::string& name, OnnxType type, std::vector<OnnxDimension> shape);
 
-  // Float32, uint8, int8, int32, int64 or bool, on any device.
+  // Of a type that graphs have, on any device.
   Value constant(const at::Tensor& tensor, const std::string& name);
   Value number(double value);                               // float32, a scalar
   Value integers(const std::vector<std::int64_t>& values);  // int64

@@ -115,11 +115,21 @@ at::Tensor slice(const OnnxNode&, const Tensors& in) {
   return y;
 }
 
+at::Tensor unsqueeze(const OnnxNode&, const Tensors& in) {
+  at::Tensor y = in[0];
+  for (const std::int64_t axis : numbers_of(in[1])) y = y.unsqueeze(axis);
+  return y;
+}
+
 at::Tensor gather(const OnnxNode& node, const Tensors& in) {
   const std::int64_t axis = attribute<std::int64_t>(node, "axis", 0);
   if (in[1].dim() == 0) return in[0].select(axis, in[1].item<std::int64_t>());
   LOWTIDE_CHECK(axis == 0, "rows are gathered");
   return at::embedding(in[0], in[1]);
+}
+
+at::Tensor cast(const OnnxNode& node, const Tensors& in) {
+  return in[0].to(scalar_type_of(static_cast<OnnxType>(attribute<std::int64_t>(node, "to", 1))));
 }
 
 at::Tensor layer_norm(const OnnxNode& node, const Tensors& in) {
@@ -154,14 +164,19 @@ const std::map<std::string, Operator>& operators() {
       {"Clip", clip},
       {"Reshape", reshape},
       {"Slice", slice},
+      {"Unsqueeze", unsqueeze},
       {"Gather", gather},
       {"LayerNormalization", layer_norm},
       {"Shape", shape_of},
+      {"Cast", cast},
       {"Resize", resize},
       {"ConstantOfShape", plain([](const Tensors& in) { return at::zeros(numbers_of(in[0])); })},
       {"Identity", plain([](const Tensors& in) { return in[0]; })},
       {"Relu", plain([](const Tensors& in) { return in[0].relu(); })},
       {"Round", plain([](const Tensors& in) { return in[0].round(); })},
+      {"Sqrt", plain([](const Tensors& in) { return in[0].sqrt(); })},
+      {"Exp", plain([](const Tensors& in) { return in[0].exp(); })},
+      {"Pow", plain([](const Tensors& in) { return in[0].pow(in[1]); })},
       {"Erf", plain([](const Tensors& in) { return in[0].erf(); })},
       {"Tanh", plain([](const Tensors& in) { return in[0].tanh(); })},
       {"Sigmoid", plain([](const Tensors& in) { return in[0].sigmoid(); })},

@@ -11,7 +11,7 @@
 namespace lowtide {
 
 // Runs a graph as the format says, by libtorch on a CPU: to measure what an exported network is worth where there is no
-// runtime. It knows the operators that this room writes.
+// runtime. It knows the operators that this room and the Python package write.
 class GraphRunner {
  public:
   // What depends on constants alone is computed here, once.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from lowtide.modules import QuantMultiheadAttention, Quantised, why_not
 
 if TYPE_CHECKING:
-    from lowtide.export import _Writer
+    from lowtide.export_writer import Writer
 
 
 class _Products:
@@ -29,7 +29,7 @@ class _Products:
         return (torch.zeros(1), torch.zeros(1)) if self.module is None else self.module._range_of(name)
 
 
-def attention(w: _Writer, module: nn.MultiheadAttention, query: str, key: str, value: str,
+def attention(w: Writer, module: nn.MultiheadAttention, query: str, key: str, value: str,
               key_padding_mask: Optional[str] = None, need_weights: bool = True, attn_mask: Optional[str] = None,
               average_attn_weights: bool = True, is_causal: bool = False) -> Tuple[str, Optional[str]]:
     products, weights = _Products(module), QuantMultiheadAttention._weights(cast(Any, module))
@@ -56,22 +56,22 @@ def attention(w: _Writer, module: nn.MultiheadAttention, query: str, key: str, v
     return output, w.node("ReduceMean", [attended], axes=[1], keepdims=0) if average_attn_weights else attended
 
 
-def _own_mask(w: _Writer, mask: str) -> str:
-    tensor = w.constants.get(mask)
+def _own_mask(w: Writer, mask: str) -> str:
+    tensor = w.constant_or_none(mask)
     if tensor is None or tensor.dim() != 2:
-        raise ValueError("attention with a mask that is not a matrix of the model's own (a buffer) cannot be exported")
+        raise ValueError("attention with a mask that is computed from inputs, or is no matrix, cannot be exported")
     if tensor.dtype == torch.bool:
         tensor = torch.zeros(tensor.shape).masked_fill_(tensor, -math.inf)
     return w.graph.constant(tensor, "mask")
 
 
-def _padding(w: _Writer, mask: str) -> str:
+def _padding(w: Writer, mask: str) -> str:
     """What is added to the scores, from items × positions; where the mask is true, nobody looks."""
-    mask, is_bool = w.node("Reshape", [mask, w.graph.integers([0, 1, 1, -1])]), w.types.get(mask) == torch.bool
+    mask, is_bool = w.node("Reshape", [mask, w.graph.integers([0, 1, 1, -1])]), w.dtype(mask) == torch.bool
     return w.node("Where", [mask, w.graph.number(-math.inf), w.graph.number(0)]) if is_bool else mask
 
 
-def encoder_layer(w: _Writer, layer: nn.TransformerEncoderLayer, src: str, src_mask: Optional[str] = None,
+def encoder_layer(w: Writer, layer: nn.TransformerEncoderLayer, src: str, src_mask: Optional[str] = None,
                   src_key_padding_mask: Optional[str] = None, is_causal: bool = False) -> str:
     def attend(x: str) -> str:
         return w.call(layer.self_attn, x, x, x, key_padding_mask=src_key_padding_mask, attn_mask=src_mask,
@@ -90,18 +90,18 @@ def encoder_layer(w: _Writer, layer: nn.TransformerEncoderLayer, src: str, src_m
     return w.call(layer.norm2, add(x, feed_forward(x)))
 
 
-def _activated(w: _Writer, activation: Any, x: str) -> str:
+def _activated(w: Writer, activation: Any, x: str) -> str:
     return w.call(activation, x) if isinstance(activation, nn.Module) else w.call_function(activation, x)
 
 
-def encoder(w: _Writer, module: nn.TransformerEncoder, src: str, mask: Optional[str] = None,
+def encoder(w: Writer, module: nn.TransformerEncoder, src: str, mask: Optional[str] = None,
             src_key_padding_mask: Optional[str] = None, is_causal: Optional[bool] = None) -> str:
     for layer in module.layers:
         src = w.call(layer, src, src_mask=mask, src_key_padding_mask=src_key_padding_mask)
     return src if module.norm is None else w.call(module.norm, src)
 
 
-def lstm(w: _Writer, module: nn.LSTM, x: str, hx: Optional[Tuple[str, str]] = None) -> Tuple[str, Tuple[str, str]]:
+def lstm(w: Writer, module: nn.LSTM, x: str, hx: Optional[Tuple[str, str]] = None) -> Tuple[str, Tuple[str, str]]:
     if module.batch_first:
         x = w.node("Transpose", [x], perm=[1, 0, 2])
     name, one_layer = w.names[module], w.graph.integers([1, -1, module.hidden_size])
@@ -120,7 +120,7 @@ def lstm(w: _Writer, module: nn.LSTM, x: str, hx: Optional[Tuple[str, str]] = No
     return w.node("Transpose", [x], perm=[1, 0, 2]) if module.batch_first else x, (last_hidden, last_cell)
 
 
-def _one_direction(w: _Writer, module: nn.LSTM, suffix: str, x: str, state: Tuple[str, str]) -> Tuple[str, str, str]:
+def _one_direction(w: Writer, module: nn.LSTM, suffix: str, x: str, state: Tuple[str, str]) -> Tuple[str, str, str]:
     products, backwards = _Products(module), suffix.endswith("_reverse")
     weight, hidden_weight = getattr(module, f"weight_ih_{suffix}"), getattr(module, f"weight_hh_{suffix}")
     bias = (getattr(module, f"bias_ih_{suffix}") + getattr(module, f"bias_hh_{suffix}") if module.bias
@@ -131,18 +131,18 @@ def _one_direction(w: _Writer, module: nn.LSTM, suffix: str, x: str, state: Tupl
     return _reversed(w, output) if backwards else output, hidden, cell
 
 
-def _reversed(w: _Writer, x: str) -> str:
+def _reversed(w: Writer, x: str) -> str:
     """Its first dimension from the end to the beginning."""
     last, before_first, axis, step = (w.graph.integers([number]) for number in (-1, -2 ** 31, 0, -1))
     return w.node("Slice", [x, last, before_first, axis, step])
 
 
-def _zero_state(w: _Writer, x: str, units: int) -> Tuple[str, str]:
+def _zero_state(w: Writer, x: str, units: int) -> Tuple[str, str]:
     one, two, axis = (w.graph.integers([number]) for number in (1, 2, 0))
     items = w.node("Slice", [w.node("Shape", [x]), one, two, axis])
     zeros = w.node("ConstantOfShape", [w.node("Concat", [items, w.graph.integers([units])], axis=0)])
     return zeros, zeros
 
 
-def _state_of_layer(w: _Writer, state: str, layer: int) -> str:
+def _state_of_layer(w: Writer, state: str, layer: int) -> str:
     return w.node("Gather", [state, w.graph.constant(torch.tensor(layer), "layer")], axis=0)

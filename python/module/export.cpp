@@ -18,11 +18,6 @@ at::Tensor or_undefined(const std::optional<at::Tensor>& tensor) { return tensor
 
 Range range_of(const std::pair<at::Tensor, at::Tensor>& range) { return {range.first, range.second}; }
 
-OnnxType type_of(const at::Tensor& tensor) {
-  if (tensor.scalar_type() == at::kBool) return OnnxType::kBool;
-  return tensor.scalar_type() == at::kLong ? OnnxType::kInt64 : OnnxType::kFloat;
-}
-
 Value node(GraphBuilder& graph, const std::string& op, const std::vector<Value>& inputs,
            const std::map<std::string, Attribute>& given) {
   std::vector<OnnxAttribute> attributes;
@@ -73,14 +68,15 @@ void bind_export(py::module_& module) {
   py::class_<GraphBuilder>(module, "GraphBuilder")
       .def(py::init<std::string>())
       .def("enter", &GraphBuilder::enter)
-      .def(
-          "input",
-          [](GraphBuilder& graph, const std::string& name, const at::Tensor& like,
-             std::vector<OnnxDimension> shape) { return graph.input(name, type_of(like), std::move(shape)); })
+      .def("input",
+           [](GraphBuilder& graph, const std::string& name, const at::Tensor& like,
+              std::vector<OnnxDimension> shape) {
+             return graph.input(name, onnx_type(like), std::move(shape));
+           })
       .def("output",
            [](GraphBuilder& graph, const Value& value, const std::string& name, const at::Tensor& like,
               std::vector<OnnxDimension> shape) {
-             graph.output(value, name, type_of(like), std::move(shape));
+             graph.output(value, name, onnx_type(like), std::move(shape));
            })
       .def("constant", &GraphBuilder::constant)
       .def("number", &GraphBuilder::number)

@@ -5,6 +5,7 @@ import { InferenceSession, Tensor } from "onnxruntime-node";
 
 const types = {
   F32: { name: "float32", array: Float32Array },
+  I32: { name: "int32", array: Int32Array },
   I64: { name: "int64", array: BigInt64Array },
   BOOL: { name: "bool", array: Uint8Array },
 };
@@ -28,9 +29,10 @@ function writeTensors(path, tensors) {
   const parts = [];
   let end = 0;
   for (const [name, tensor] of Object.entries(tensors)) {
-    if (tensor.type !== "float32") throw new Error(`output ${name} is ${tensor.type}`);
+    const dtype = Object.keys(types).find((known) => types[known].name === tensor.type);
+    if (!dtype) throw new Error(`output ${name} is ${tensor.type}`);
     const bytes = Buffer.from(tensor.data.buffer, tensor.data.byteOffset, tensor.data.byteLength);
-    header[name] = { dtype: "F32", shape: tensor.dims, data_offsets: [end, end + bytes.length] };
+    header[name] = { dtype, shape: tensor.dims, data_offsets: [end, end + bytes.length] };
     parts.push(bytes);
     end += bytes.length;
   }

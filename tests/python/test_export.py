@@ -1,4 +1,6 @@
+import importlib.util
 import json
+import math
 import shutil
 import struct
 import subprocess
@@ -11,8 +13,11 @@ from torch import nn
 from torch.nn import functional
 
 import lowtide
+from lowtide import export_operators
 
-RUNTIME = Path(__file__).resolve().parent.parent / "export"
+TESTS = Path(__file__).resolve().parent.parent
+RUNTIME = TESTS / "export"
+TYPES = {"F32": torch.float32, "I32": torch.int32, "I64": torch.int64, "BOOL": torch.bool}
 
 
 def run_in_onnxruntime(path, inputs, folder):
@@ -22,8 +27,8 @@ def run_in_onnxruntime(path, inputs, folder):
     header, data = {}, b""
     for name, x in inputs.items():
         raw = x.contiguous().numpy().tobytes()
-        header[name] = {"dtype": {torch.float32: "F32", torch.int64: "I64", torch.bool: "BOOL"}[x.dtype], "shape": list(x.shape),
-                        "data_offsets": [len(data), len(data) + len(raw)]}
+        dtype = next(known for known, own in TYPES.items() if own == x.dtype)
+        header[name] = {"dtype": dtype, "shape": list(x.shape), "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
     text = json.dumps(header).encode()
     (folder / "inputs").write_bytes(struct.pack("<Q", len(text)) + text + data)
@@ -33,7 +38,8 @@ def run_in_onnxruntime(path, inputs, folder):
     results = {}
     for name, entry in json.loads(whole[8:start]).items():
         begin, end = entry["data_offsets"]
-        results[name] = torch.frombuffer(bytearray(whole[start + begin:start + end]), dtype=torch.float32).view(entry["shape"])
+        content = bytearray(whole[start + begin:start + end])
+        results[name] = torch.frombuffer(content, dtype=TYPES[entry["dtype"]]).view(entry["shape"])
     return results
 
 
@@ -307,3 +313,243 @@ def test_mistakes_are_one_line(tmp_path):
         with pytest.raises(ValueError) as raised:
             lowtide.export_onnx(model, x, **given)
         assert message in str(raised.value) and "\n" not in str(raised.value)
+
+
+def exported_and_run(model, inputs, path, others=None, **options):
+    """What is computed from other inputs than the example by libtorch, and by the runtime; and what the model says."""
+    others = inputs if others is None else others
+    exported = lowtide.export_onnx(model.eval(), list(inputs.values()), path / "m.onnx", **options)
+    ours, results = exported(*others.values()), run_in_onnxruntime(path / "m.onnx", others, path)
+    with torch.no_grad():
+        expected = model(*(x.clone() for x in others.values()))
+    if isinstance(expected, torch.Tensor):
+        return [(ours, results["output"], expected)]
+    return [(mine, results[f"output{i}"], theirs) for i, (mine, theirs) in enumerate(zip(ours, expected))]
+
+
+def assert_all_equal(triples):
+    for ours, runtimes, theirs in triples:
+        assert ours.dtype == runtimes.dtype == theirs.dtype
+        # Sums of a few hundred floats, in another order.
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(runtimes, theirs, rtol=1e-4, atol=1e-4)
+
+
+class InPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        y = x - 1
+        functional.relu(y, inplace=True)
+        y *= 2
+        z = x * 3
+        self.relu(z)
+        return y.add_(1) + z, y
+
+
+class ThroughAView(nn.Module):
+    def forward(self, x):
+        y = x + 1
+        y.view(-1).mul_(2)
+        return y
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        self.seen += x.sum()
+        return x + 1
+
+
+def test_what_changes_in_place_is_what_comes_out(tmp_path):
+    assert_all_equal(exported_and_run(InPlace(), {"x": torch.randn(3, 4)}, tmp_path))
+    x = torch.ones(2, 3)
+    with pytest.raises(ValueError, match="changed in place through a view of it"):
+        lowtide.export_onnx(ThroughAView(), x, tmp_path / "other.onnx")
+    with pytest.raises(ValueError, match="the model's 'seen' is changed by its forward pass"):
+        lowtide.export_onnx(Counting(), x, tmp_path / "other.onnx")
+    assert torch.equal(x, torch.ones(2, 3)) and not (tmp_path / "other.onnx").exists()
+
+
+class Types(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("wide", torch.tensor(0.25, dtype=torch.float64))
+
+    def forward(self, number, x, flag):
+        long = number.long()
+        return long * x, long / 2, long + 1, (number == 3) * x, ~flag, torch.cat([long, number], 1), self.wide * x + flag
+
+
+def test_types_are_promoted_as_pytorch_does(tmp_path):
+    inputs = {"number": torch.arange(6, dtype=torch.int32).view(2, 3), "x": torch.randn(2, 3),
+              "flag": torch.tensor([[True, False, True], [False, False, True]])}
+    assert_all_equal(exported_and_run(Types(), inputs, tmp_path))
+
+
+class Arithmetic(nn.Module):
+    """What the other networks here have not."""
+
+    def forward(self, x):
+        a, b = x.split([2, 4], 1)
+        c, d = a.unbind(1)
+        root = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)
+        chosen = torch.where(x == x, torch.exp(-x), x)
+        return (root, chosen, 1 - functional.silu(b) / 2, torch.sqrt(c ** 2 + d ** 2), functional.gelu(x, approximate="tanh"),
+                x[:, None, 1:-1, 0] - x[:, 1:5, -1].unsqueeze(1), x[0:1, ..., 1], x.mean(), x.squeeze(0).flatten(-2),
+                torch.cat([x, x.transpose(1, 2).reshape(x.shape[0], 6, 5)], -1))
+
+
+def test_arithmetic_and_indices(tmp_path):
+    draw = lambda items: {"x": torch.randn(items, 6, 5)}  # noqa: E731
+    assert_all_equal(exported_and_run(Arithmetic(), draw(2), tmp_path, draw(4)))
+
+
+class Doubles(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.ones(3, dtype=torch.float64))
+
+    def forward(self, x):
+        return x * self.scale
+
+
+def test_types_that_graphs_have_not_are_named(tmp_path):
+    with pytest.raises(ValueError, match="'mul' is float64, which cannot be exported; expected one of float32"):
+        lowtide.export_onnx(Doubles(), torch.randn(2, 3), tmp_path / "m.onnx")
+    with pytest.raises(ValueError, match="input 'x' of the example is float16, which cannot be exported; expected one of float32"):
+        lowtide.export_onnx(Rolled(), torch.randn(2, 3).half(), tmp_path / "m.onnx")
+
+
+def test_a_graph_that_computes_something_else_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setitem(export_operators.FUNCTIONS, torch.tanh, export_operators.FUNCTIONS[torch.sigmoid])
+    with pytest.raises(ValueError, match="Varied cannot be exported: output 0 of its graph is not what the model computes"):
+        lowtide.export_onnx(trained(Varied(), 3, 8, 8), torch.randn(2, 3, 8, 8), tmp_path / "m.onnx")
+    assert not (tmp_path / "m.onnx").exists()
+
+
+class Sequences(nn.Module):
+    """Words first, as PyTorch's LSTM has them by default; items second."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.lstm, self.fc = nn.Embedding(20, 8), nn.LSTM(8, 6), nn.Linear(6, 20)
+
+    def forward(self, input, hidden, cell):
+        y, (hidden, cell) = self.lstm(self.embedding(input), (hidden, cell))
+        return self.fc(y), hidden, cell
+
+
+def draw_sequences(length, items):
+    return {"input": torch.randint(20, (length, items)), "hidden": torch.randn(1, items, 6), "cell": torch.randn(1, items, 6)}
+
+
+def test_open_dimensions_are_those_that_were_named(tmp_path):
+    axes = {"input": {0: "length", 1: "items"}, "hidden": {1: "items"}, "cell": {1: "items"}}
+    assert_all_equal(exported_and_run(Sequences(), draw_sequences(5, 3), tmp_path, draw_sequences(7, 2), dynamic_axes=axes))
+    # By default the first of the words alone: there is one layer of states, whatever their length.
+    assert_all_equal(exported_and_run(Sequences(), draw_sequences(5, 3), tmp_path, draw_sequences(7, 3)))
+    with pytest.raises(subprocess.CalledProcessError):
+        exported_and_run(Sequences(), draw_sequences(5, 3), tmp_path, draw_sequences(7, 2), dynamic_axes={})
+
+
+def test_a_size_that_a_model_does_not_take_otherwise_is_fixed(tmp_path):
+    model, x = Attending(batch_first=False).eval(), torch.randn(5, 2, 8)  # its mask is of 5 words
+    lowtide.export_onnx(model, x, tmp_path / "m.onnx")
+    assert b"items" not in (tmp_path / "m.onnx").read_bytes()
+    for axes, message in [
+        ({"x": {0: "length"}}, "dynamic_axes: Attending does not take other sizes than the example's"),
+        ({"y": {0: "length"}}, "dynamic_axes: no input is called 'y'; expected one of x"),
+        ({"x": {3: "length"}}, "dynamic_axes: 'x' has no dimension 3; expected 0 to 2"),
+        ({"x": {0: "n", 1: "n"}}, "dynamic_axes: 'n' is 5 in the example, and 2 in 'x'; expected one size"),
+    ]:
+        with pytest.raises(ValueError) as raised:
+            lowtide.export_onnx(model, x, tmp_path / "m.onnx", dynamic_axes=axes)
+        assert str(raised.value).startswith(message) and "\n" not in str(raised.value)
+
+
+class Optional(nn.Module):
+    def forward(self, x, mask=None, *, factor=2):
+        return x * factor if mask is None else x * mask
+
+
+def test_arguments_that_are_not_given_keep_their_defaults(tmp_path):
+    x = torch.randn(2, 3)
+    assert_all_equal(exported_and_run(Optional(), {"x": x}, tmp_path))
+    assert_all_equal(exported_and_run(Optional(), {"x": x, "mask": torch.randn(2, 3)}, tmp_path))
+    with pytest.raises(ValueError, match=r"3 inputs in example; Optional takes \(x, mask=None, \*, factor=2\)"):
+        lowtide.export_onnx(Optional(), [x, x, x], tmp_path / "m.onnx")
+    exported = lowtide.export_onnx(Optional(), x, tmp_path / "m.onnx")
+    with pytest.raises(ValueError, match="2 inputs; expected 1: x"):
+        exported(x, x)
+
+
+def test_ranges_that_were_never_measured_are_refused(tmp_path):
+    model = lowtide.quantize_(CifarResNet8(), lowtide.Schedule("static 8", steps=10))
+    x = torch.randn(2, 1, 12, 12)
+    with pytest.raises(ValueError, match="layer 'conv1': its input's range was not measured; expected batches in training mode"):
+        lowtide.export_onnx(model, x, tmp_path / "m.onnx")
+    assert not (tmp_path / "m.onnx").exists()
+    lowtide.export_onnx(model, x, tmp_path / "m.onnx", bits="fp32")
+
+
+class SelfAttention(nn.Module):
+    """As textbooks write it."""
+
+    def __init__(self, units, heads, length):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(units, 3 * units), nn.Linear(units, units)
+        self.register_buffer("causal", torch.ones(length, length, dtype=torch.bool).tril())
+
+    def forward(self, x):
+        items, length, units = x.shape
+        q, k, v = (part.view(items, length, self.heads, -1).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        if hasattr(functional, "scaled_dot_product_attention"):
+            y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = q @ k.transpose(-2, -1) / math.sqrt(k.size(-1))
+            y = scores.masked_fill(~self.causal[:length, :length], -math.inf).softmax(-1) @ v
+        return self.out(y.transpose(1, 2).contiguous().view(items, length, units))
+
+
+class PlainGpt(nn.Module):
+    def __init__(self, characters=20, units=16, length=8):
+        super().__init__()
+        self.token, self.position = nn.Embedding(characters, units), nn.Embedding(length, units)
+        self.norms = nn.ModuleList(nn.LayerNorm(units) for _ in range(4))
+        self.attention = nn.ModuleList(SelfAttention(units, 4, length) for _ in range(2))
+        self.expand = nn.ModuleList(nn.Linear(units, 32) for _ in range(2))
+        self.contract = nn.ModuleList(nn.Linear(32, units) for _ in range(2))
+        self.final = nn.LayerNorm(units)
+
+    def forward(self, text):
+        x = self.token(text) + self.position(torch.arange(text.size(1), device=text.device))
+        for i in range(2):
+            x = x + self.attention[i](self.norms[2 * i](x))
+            x = x + self.contract[i](functional.gelu(self.expand[i](self.norms[2 * i + 1](x))))
+        return functional.linear(self.final(x)[:, -1], self.token.weight)
+
+
+def example_gpt():
+    path = TESTS.parent / "examples" / "python" / "text.py"
+    spec = importlib.util.spec_from_file_location("text_example", path)
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    return module.GPT(20)
+
+
+@pytest.mark.parametrize("make, length", [(PlainGpt, 8), (example_gpt, 64)], ids=["plain", "example"])
+def test_a_gpt(make, length, tmp_path):
+    model, draw = make(), lambda items: {"text": torch.randint(20, (items, length))}
+    assert_all_equal(exported_and_run(model, draw(2), tmp_path, draw(3)))
+    lowtide.quantize_(model.train(), lowtide.Schedule("static 8", steps=10))
+    for _ in range(10):
+        model(draw(4)["text"])
+    for ours, runtimes, theirs in exported_and_run(model, draw(2), tmp_path, draw(3)):
+        assert_equal(ours, theirs)
+        assert_equal(runtimes, theirs)
