@@ -76,14 +76,15 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/convnext"))
     options = parser.parse_args()
 
-    images, labels = read_split(options.data, "train")
+    images, labels = (part.to(options.device) for part in read_split(options.data, "train"))
     torch.manual_seed(options.seed)
-    model = ConvNeXt()
+    model = ConvNeXt().to(options.device)
     optimizer = torch.optim.AdamW(model.parameters(), options.lr)
     rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, options.steps)
     schedule = lowtide.Schedule(options.schedule, options.steps)
@@ -92,7 +93,7 @@ def main() -> None:
     parts = {"model": model, "optimizer": optimizer, "rates": rates, "schedule": schedule}
     saved = options.out / "state.pt"
     if saved.exists():
-        for name, state in torch.load(saved).items():
+        for name, state in torch.load(saved, map_location=options.device).items():
             parts[name].load_state_dict(state)
 
     with lowtide.run(options.out, model, schedule, name="convnext", data="fashion-mnist", resume=True,
@@ -101,7 +102,7 @@ def main() -> None:
         while schedule.step_count < options.steps:
             # Of the step alone, so that a run that goes on draws what it would have drawn.
             draw = torch.Generator().manual_seed(options.seed * 1_000_003 + schedule.step_count)
-            batch = torch.randint(HELD_OUT, len(labels), (options.batch,), generator=draw)
+            batch = torch.randint(HELD_OUT, len(labels), (options.batch,), generator=draw).to(options.device)
             logits = model(images[batch])
             loss = functional.cross_entropy(logits, labels[batch])
             optimizer.zero_grad()
@@ -120,7 +121,7 @@ def main() -> None:
                 loss_sum, right = 0.0, 0
                 torch.save({name: part.state_dict() for name, part in parts.items()}, f"{saved}.new")
                 os.replace(f"{saved}.new", saved)
-        test = accuracy(model, *read_split(options.data, "t10k"))
+        test = accuracy(model, *(part.to(options.device) for part in read_split(options.data, "t10k")))
         run.finish(test=test, valid=accuracy(model, images[:HELD_OUT], labels[:HELD_OUT]))
     print(lowtide.cost(model))
     print(f"test accuracy {100 * test:.2f} %, cost {lowtide.cost(model).relative:.4f} of fp32")

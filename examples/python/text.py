@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--text", type=pathlib.Path, default=pathlib.Path("/usr/share/common-licenses/GPL-3"))
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/gpt"))
@@ -82,11 +83,11 @@ def main() -> None:
 
     content = options.text.read_text()
     places = {character: i for i, character in enumerate(sorted(set(content)))}
-    text = torch.tensor([places[character] for character in content])
+    text = torch.tensor([places[character] for character in content], device=options.device)
     train, valid, test = text.split([len(text) * 8 // 10, len(text) // 10, len(text) - len(text) * 8 // 10 - len(text) // 10])
 
     torch.manual_seed(options.seed)
-    model = GPT(len(places))
+    model = GPT(len(places)).to(options.device)
     optimizer = torch.optim.AdamW(model.parameters(), options.lr)
     rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, options.steps)
     schedule = lowtide.Schedule(options.schedule, options.steps)
@@ -95,8 +96,8 @@ def main() -> None:
     with lowtide.run(options.out, model, schedule, name="gpt", data=options.text.name, metric="perplexity",
                      settings={"batch": options.batch, "lr": options.lr}) as run:
         for step in range(options.steps):
-            starts = torch.randint(len(train) - LENGTH, (options.batch, 1))
-            loss = loss_of(model, train[starts + torch.arange(LENGTH + 1)])
+            starts = torch.randint(len(train) - LENGTH, (options.batch, 1)) + torch.arange(LENGTH + 1)
+            loss = loss_of(model, train[starts.to(options.device)])
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)

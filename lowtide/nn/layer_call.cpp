@@ -5,7 +5,10 @@
 namespace lowtide {
 
 LayerError LayerCall::quantise_error(const at::Tensor& output_gradient, const Range& range) const {
-  LOWTIDE_CHECK(input.code.defined(), "a layer's call serves one backward pass");
+  if (!input.code.defined())
+    throw UserError(
+        "a second backward pass of one forward pass, which keeps its codes for one; run the forward pass "
+        "again");
   return lowtide::quantise_error(output_gradient, error(), range);
 }
 

@@ -8,7 +8,7 @@ from typing import Tuple
 
 from torch import nn
 
-from lowtide.quantize import _quantizations
+from lowtide.quantize import _left_out, _quantizations
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class LayerCost:
 @dataclass(frozen=True)
 class Cost:
     """Bit operations of the steps so far, exact. ``paper`` counts every layer at the scheduled bits, as the papers do,
-    ``actual`` each at the bits that it ran at. ``relative`` and ``relative_paper`` are shares of the same steps in fp32."""
+    ``actual`` each at the bits that it ran at. ``relative`` and ``relative_paper`` are shares of the same steps in fp32.
+    ``not_counted`` names layers that lowtide does not quantise, and whose products are in none of these."""
 
     steps: int
     layers: Tuple[LayerCost, ...]
@@ -34,9 +35,10 @@ class Cost:
     relative: float
     relative_paper: float
     table: str
+    not_counted: Tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return self.table
+        return self.table + (f"\nnot counted: {', '.join(self.not_counted)}" if self.not_counted else "")
 
 
 def cost(model: nn.Module) -> Cost:
@@ -50,4 +52,4 @@ def cost(model: nn.Module) -> Cost:
                              int(layer["actual"]["total"])) for layer in ledger["layers"])
     relative = {count: float("nan") if value is None else value for count, value in ledger["relative_cost"].items()}
     return Cost(ledger["items"], layers, int(ledger["paper"]["total"]), int(ledger["actual"]["total"]),
-                relative["actual"], relative["paper"], quantizations[0].ledger_table())
+                relative["actual"], relative["paper"], quantizations[0].ledger_table(), tuple(_left_out(model)))

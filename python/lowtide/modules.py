@@ -37,9 +37,9 @@ class Quantised(nn.Module):
         missing_keys[:] = [key for key in missing_keys if key not in ranges]
 
 
-def range_buffers(module: Quantised) -> List[str]:
-    """The names of the buffers that lowtide added to a module."""
-    names = [name for ranges in module._products().values() for name in ranges]
+def range_buffers(module: Quantised, kind: Optional[Type[Quantised]] = None) -> List[str]:
+    """The names of the buffers that lowtide adds to a module; ``kind`` is what it will be, where it is not yet."""
+    names = [name for ranges in (kind or type(module))._products(module).values() for name in ranges]
     return [name + end for name in names for end in ("_min", "_range")]
 
 
@@ -254,6 +254,12 @@ def replacement_of(module: nn.Module) -> Optional[Type[Quantised]]:
             same = all(getattr(type(module), name, None) is getattr(original, name, None) for name in own)
             return replacement if same else None
     return None
+
+
+def is_left_out(module: nn.Module) -> bool:
+    """Whether a module multiplies matrices that lowtide neither quantises nor counts."""
+    kinds = (nn.modules.conv._ConvNd, nn.Linear, nn.Bilinear, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
+    return isinstance(module, kinds) and not isinstance(module, Quantised)
 
 
 def why_not(module: nn.Module) -> Optional[str]:

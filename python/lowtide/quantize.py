@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import warnings
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Type, Union, cast
 
 import torch
 from torch import nn
 
 from lowtide import _lowtide
-from lowtide.modules import Quantised, range_buffers, replacement_of, swapped_class, why_not
+from lowtide.modules import Quantised, is_left_out, range_buffers, replacement_of, swapped_class, why_not
 from lowtide.schedule import Bits, Schedule
 
 
@@ -31,12 +32,21 @@ def quantize_(model: nn.Module, schedule: Schedule, *, layer_bits: Optional[Mapp
     them can be loaded.
 
     In training mode, and wherever gradients are asked for, layers compute at the schedule's bits of the step; in evaluation
-    mode without gradients at ``schedule.evaluation_bits``.
+    mode without gradients at ``schedule.evaluation_bits``. A warning names other layers that multiply matrices: they stay in
+    fp32, and no cost counts them.
 
     ``layer_bits``: layers with bits of their own, as ``{"conv1": 8, "*.shortcut": "fp32"}``; * and ? are wildcards and the
     last that matches wins. ``seed`` is that of stochastic rounding. ``engine``: ``"simulated"``, ``"integer"`` (CPU),
     ``"cuda"``, or ``"auto"``.
     """
+    if not isinstance(schedule, Schedule):
+        raise ValueError(f"schedule is {schedule!r}; expected a lowtide.Schedule")
+    if not isinstance(seed, int) or not 0 <= seed < 2 ** 64:
+        raise ValueError(f"seed is {seed!r}; expected a whole number from 0 to 2^64 - 1")
+    if not isinstance(engine, str):
+        raise ValueError(f"engine is {engine!r}; expected 'auto' or one of {', '.join(_lowtide.engine_names())}")
+    if not isinstance(layer_bits, (Mapping, type(None))):
+        raise ValueError(f"layer_bits is {layer_bits!r}; expected a dict, such as {{'fc': 'fp32'}}")
     found = _replaceable(model)
     if _quantised(model):
         raise ValueError("the model is quantised already; call lowtide.restore_(model) first")
@@ -46,10 +56,12 @@ def quantize_(model: nn.Module, schedule: Schedule, *, layer_bits: Optional[Mapp
     quantization = _lowtide.Quantization(engine, _device(model).type, seed, rules)
     parts = [{part: _lowtide.Layer(quantization, _layer_name(name, part))
               for part in kind._products(cast(Quantised, module))} for name, module, kind in found]
-    quantization.check_rules()  # nothing has been changed so far
-    for (_, module, kind), module_layers in zip(found, parts):
+    quantization.check_rules()
+    schedule._schedule.attach(quantization)  # which forgets it again if what follows fails
+    for (_, module, kind), module_layers in zip(found, parts):  # nothing has been changed so far, and nothing fails any more
         _swap(module, kind, module_layers, _device(module, model))
-    schedule._schedule.attach(quantization)
+    if _left_out(model):
+        warnings.warn(f"neither quantised nor counted in costs: {', '.join(_left_out(model))}", stacklevel=2)
     return model
 
 
@@ -103,11 +115,21 @@ def _replaceable(model: nn.Module) -> List[Tuple[str, nn.Module, Type[Quantised]
         replacement = None if isinstance(module, Quantised) else replacement_of(module)
         if replacement is None:
             continue
-        reason = why_not(module)
+        reason = why_not(module) or _clash(module, replacement)
         if reason is not None:
             raise ValueError(f"layer '{name}', a {type(module).__name__}, cannot be quantised: {reason}")
         found.append((name, module, replacement))
     return found
+
+
+def _clash(module: nn.Module, replacement: Type[Quantised]) -> Optional[str]:
+    """A derived class may have something of its own under a name that lowtide needs."""
+    names = [name for name in range_buffers(cast(Quantised, module), replacement) if hasattr(module, name)]
+    return f"its '{names[0]}' is where lowtide keeps a range" if names else None
+
+
+def _left_out(model: nn.Module) -> List[str]:
+    return [f"{name or 'model'} ({type(module).__name__})" for name, module in model.named_modules() if is_left_out(module)]
 
 
 def _quantised(model: nn.Module) -> List[Quantised]:

@@ -24,8 +24,9 @@ class Run:
                  metric: str, resume: bool) -> None:
         self._schedule = schedule
         self._metric = metric
-        self._run = _lowtide.Run(folder, json.dumps(about), quantization, metric, schedule.step_count, resume)
-        self._started = time.monotonic() - self._run.seconds_before
+        self._run: Optional[_lowtide.Run] = _lowtide.Run(folder, json.dumps(about), quantization, metric,
+                                                         schedule.step_count, resume)
+        self._started = time.monotonic() - self._open().seconds_before
         self._last_log = time.monotonic()
 
     @property
@@ -43,8 +44,8 @@ class Run:
         if step == 0:
             raise ValueError("log() tells of steps that were made; expected schedule.step() before it")
         now = time.monotonic()
-        rate = None if items is None else items / max(now - self._last_log, 1e-9)
-        self._run.log(step, float(loss), self._value(metric), lr, rate, self._schedule.at(step - 1), self.seconds)
+        rate = None if items is None else float(items) / max(now - self._last_log, 1e-9)
+        self._open().log(step, float(loss), self._value(metric), lr, rate, self._schedule.at(step - 1), self.seconds)
         self._last_log = now
 
     def evaluate(self, split: str, *, loss: Optional[SupportsFloat] = None, **metric: SupportsFloat) -> None:
@@ -62,13 +63,18 @@ class Run:
         if valid is not None:
             self._log_evaluation("valid", valid, None, is_final=True)
         self._log_evaluation("test", test, test_loss, is_final=True)
-        self._run.save_ledger(step, max(step, self._schedule.steps))
-        self._run.finish(step, float(test), _number(test_loss), _number(valid), self._schedule.evaluation_bits.forward,
+        self._open().save_ledger(step, max(step, self._schedule.steps))
+        self._open().finish(step, float(test), _number(test_loss), _number(valid), self._schedule.evaluation_bits.forward,
                          self.seconds)
 
     def _log_evaluation(self, split: str, value: SupportsFloat, loss: Optional[SupportsFloat], is_final: bool) -> None:
-        self._run.evaluate(self._schedule.step_count, split, float(value), _number(loss),
+        self._open().evaluate(self._schedule.step_count, split, float(value), _number(loss),
                            self._schedule.evaluation_bits.forward, self.seconds, is_final)
+
+    def _open(self) -> _lowtide.Run:
+        if self._run is None:
+            raise ValueError("this run was closed, at the end of its `with`; lowtide.run(…, resume=True) opens it again")
+        return self._run
 
     def _value(self, metric: Mapping[str, SupportsFloat]) -> Optional[float]:
         for name in metric:
@@ -87,7 +93,7 @@ class Run:
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                  trace: Optional[TracebackType]) -> None:
-        del self._run  # closes the folder's files, and gives up its lock
+        self._run = None  # closes the folder's files, and gives up its lock
 
 
 def run(folder: Union[str, "os.PathLike[str]"], model: nn.Module, schedule: Schedule, *, name: Optional[str] = None,
@@ -103,7 +109,8 @@ def run(folder: Union[str, "os.PathLike[str]"], model: nn.Module, schedule: Sche
     ``name`` is the network's (else the model's class), ``data`` that of the data set, ``metric`` what it is judged by:
     accuracy, mAP, perplexity or loss. Runs are compared where these, and their steps, are the same; ``settings``, such as
     ``{"lr": 0.1}``, are kept with the run. ``resume``: a run that is in the folder goes on after ``schedule.step_count``, which
-    ``schedule.load_state_dict()`` has set; where there is none, one begins.
+    ``schedule.load_state_dict()`` has set; where there is none, one begins. A run whose schedule, seed, steps, names or
+    settings are others than those in the folder is a ValueError.
     """
     quantizations = _quantizations(model)
     if len(quantizations) > 1:
@@ -119,8 +126,8 @@ def run(folder: Union[str, "os.PathLike[str]"], model: nn.Module, schedule: Sche
         "engine": quantization.engine,
         "seed": quantization.seed,
         "device": device,
-        **(settings or {}),
     }
+    recipe.update(_plain(settings or {}, recipe))
     about = {
         "recipe": recipe,
         "schedule": schedule.line,
@@ -131,6 +138,17 @@ def run(folder: Union[str, "os.PathLike[str]"], model: nn.Module, schedule: Sche
         "threads": torch.get_num_threads(),
     }
     return Run(os.fspath(folder), about, quantization, schedule, metric, resume)
+
+
+def _plain(settings: Mapping[str, Any], recipe: Mapping[str, Any]) -> Mapping[str, Any]:
+    for key, value in settings.items():
+        if key in recipe:
+            raise ValueError(f"settings: '{key}' is what lowtide.run itself writes; expected another name")
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            raise ValueError(f"settings: '{key}' is {value!r}; expected numbers, strings, or lists of them") from None
+    return settings
 
 
 def _number(value: Optional[SupportsFloat]) -> Optional[float]:

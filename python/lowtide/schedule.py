@@ -26,7 +26,11 @@ class Schedule:
     """
 
     def __init__(self, line: str, steps: int, rates: Optional[Callable[[int], float]] = None) -> None:
-        self._schedule = _lowtide.Schedule(line, steps, rates)
+        if not isinstance(line, str):
+            raise ValueError(f"a schedule's line is {line!r}; expected a string, such as 'CR 3:8 n=8 grad=8'")
+        if not isinstance(steps, int) or abs(steps) >= 2 ** 63:
+            raise ValueError(f"steps is {steps!r}; expected a whole number")
+        self._schedule = _lowtide.Schedule(line, steps, None if rates is None else _numbers(rates))
 
     @property
     def line(self) -> str:
@@ -71,7 +75,23 @@ class Schedule:
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes on where ``state_dict()`` was asked for. Models must have been quantised before, as they were then."""
-        self._schedule.restore(json.dumps(state))
+        try:
+            text = json.dumps(state)
+        except TypeError as error:
+            raise ValueError(f"this is no state of a schedule: {error}") from None
+        self._schedule.restore(text)
 
     def __repr__(self) -> str:
         return f"lowtide.Schedule({self.line!r}, steps={self.steps}), step {self.step_count}"
+
+
+def _numbers(rates: Callable[[int], float]) -> Callable[[int], float]:
+    def rate(step: int) -> float:
+        value = rates(step)
+        if not isinstance(value, SupportsFloat):
+            raise ValueError(f"rates({step}) is {value!r}; expected a number")
+        return float(value)
+
+    if not callable(rates):
+        raise ValueError(f"rates is {rates!r}; expected a function from a step to its learning rate")
+    return rate

@@ -60,6 +60,15 @@ void Layer::expect_float(const at::Tensor& weight) const {
                      at::toString(weight.scalar_type())));
 }
 
+void Layer::expect_measured(const RangeBuffers& range, bool training) const {
+  if (training || is_measured_ || is_float_bits(bits().forward)) return;
+  is_measured_ = range.range.item<float>() != 0 || range.min.item<float>() != 0;
+  expect(
+      is_measured_,
+      "its input's range was not measured; expected batches in training mode and in low precision before an "
+      "evaluation, if only under torch.no_grad()");
+}
+
 at::Tensor Layer::begin(const at::Tensor& x, bool training) const {
   quantization_->check_device(*this, x);
   quantization_->choose_bits(training);
@@ -79,6 +88,7 @@ at::Tensor Layer::conv2d(const at::Tensor& x, const at::Tensor& weight, const st
                      weight.size(1) * geometry.groups));
   const ConvShape shape = shape_of(input, weight, geometry);
   expect(covers_kernel(shape), fmt::format("its input of {} is smaller than its kernel", sizes(input)));
+  expect_measured(range, training);
   ActivationRange running(range.min, range.range);
   return quant_conv2d(*this, input, weight, or_undefined(bias), shape, running, training);
 }
@@ -91,6 +101,7 @@ at::Tensor Layer::linear(const at::Tensor& x, const at::Tensor& weight, const st
   expect(input.dim() > 0 && input.size(-1) == weight.size(1),
          fmt::format("its input is {}; expected {} features in the last dimension", sizes(input),
                      weight.size(1)));
+  expect_measured(range, training);
   ActivationRange running(range.min, range.range);
   if (by_position)
     return quant_linear(*this, input.contiguous(), weight, or_undefined(bias), ErrorRange::kPosition, running,
@@ -129,6 +140,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> Layer::lstm(
     expect(state.dim() == 2 && state.size(0) == input.size(1) && state.size(1) == units,
            fmt::format("its state is {}; expected {} x {}", sizes(state), input.size(1), units));
   }
+  expect_measured(input_range, training);  // the hidden state's may be 0: sequences of one step have none
   LstmRanges ranges{{input_range.min, input_range.range}, {hidden_range.min, hidden_range.range}};
   const LstmOutput output =
       quant_lstm(*this, input, {input_weight, bias, hidden_weight},

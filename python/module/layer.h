@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +24,8 @@ class Layer final : public QuantLayer {
  public:
   Layer(std::shared_ptr<Quantization> quantization, const std::string& name);
   // For a copy of the module: with the same bits and the same noise.
-  Layer(const Layer&) = default;
+  Layer(const Layer& other)
+      : QuantLayer(other), quantization_(other.quantization_), is_measured_(other.is_measured_.load()) {}
 
   const std::shared_ptr<Quantization>& quantization() const { return quantization_; }
 
@@ -49,9 +51,12 @@ class Layer final : public QuantLayer {
   // What every call begins with; returns x as the engine takes it.
   at::Tensor begin(const at::Tensor& x, bool training) const;
   void expect_float(const at::Tensor& weight) const;
+  // Before an evaluation: a range that training has never measured would round every input to one value.
+  void expect_measured(const RangeBuffers& range, bool training) const;
   void expect(bool holds, const std::string& what) const;
 
   std::shared_ptr<Quantization> quantization_;
+  mutable std::atomic<bool> is_measured_ = false;  // once seen, so that the device is waited for once
 };
 
 }  // namespace lowtide::python

@@ -96,12 +96,33 @@ class Run {
   static RunFolder open(const std::string& folder, const std::string& about, std::int64_t step, bool resume) {
     const RunPaths paths{folder};
     if (file_exists(paths.result())) throw UserError(fmt::format("{}: this run is finished", folder));
-    if (resume && file_exists(paths.run()) && has_begun(paths)) return RunFolder::resume(folder, step);
+    const Json asked = parse_json(about, "what is said of the run", "it is not JSON");
+    if (resume && file_exists(paths.run()) && has_begun(paths)) {
+      check_same(folder, read_run_file(paths.run()), asked.at("recipe"));
+      return RunFolder::resume(folder, step);
+    }
     Json run{{"format", kRunFormat}};
-    run.update(parse_json(about, "what is said of the run", "it is not JSON"));
+    run.update(asked);
     run["torch"] = TORCH_VERSION;
     run["started"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
     return RunFolder::create(folder, run);
+  }
+
+  // One run has one recipe. Where it runs may be another machine.
+  static void check_same(const std::string& folder, const Json& run, const Json& asked) {
+    const Json none = Json::object();
+    const Json& begun = run.contains("recipe") && run["recipe"].is_object() ? run["recipe"] : none;
+    Json keys = begun;
+    keys.update(asked);
+    for (const auto& [key, value] : keys.items()) {
+      if (key == "engine" || key == "device") continue;
+      const Json was = begun.value(key, Json()), is = asked.value(key, Json());
+      if (was == is) continue;
+      throw UserError(
+          fmt::format("{}: the run in it has {} {}, and {} is asked for; expected the same, or "
+                      "another folder",
+                      folder, key, was.dump(), is.dump()));
+    }
   }
 
   RunFolder folder_;

@@ -13,6 +13,7 @@
 #include "lowtide/base/json_reason.h"
 #include "lowtide/base/whole_number.h"
 #include "lowtide/io/json_check.h"
+#include "lowtide/recipe/table_file.h"
 #include "lowtide/schedule/text.h"
 #include "python/module/bind.h"
 #include "python/module/quantization.h"
@@ -29,7 +30,9 @@ BitPair pair(Bits bits) { return {bits.forward, bits.backward}; }
 class TrainingSchedule {
  public:
   TrainingSchedule(const std::string& line, std::int64_t steps, const Rates& rates)
-      : spec_(parse_schedule(line)), schedule_(make_schedule(spec_, steps, rates)), steps_(steps) {}
+      : spec_(parse_schedule(with_tables_read(line))),
+        schedule_(make_schedule(spec_, steps, rates)),
+        steps_(steps) {}
 
   std::string line() const { return to_string(spec_); }
   std::int64_t steps() const { return steps_; }

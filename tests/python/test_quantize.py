@@ -122,6 +122,26 @@ def test_costs_are_counted_as_they_run():
     assert "conv2" in str(lowtide.cost(model))
 
 
+def test_what_is_not_counted_is_said():
+    model = nn.ModuleDict({"conv": nn.Conv2d(1, 2, 3), "up": nn.ConvTranspose2d(2, 1, 3), "gru": nn.GRU(4, 4)})
+    with pytest.warns(UserWarning) as warned:
+        _, schedule = quantised(model)
+    named = "up (ConvTranspose2d), gru (GRU)"
+    assert [str(warning.message) for warning in warned] == [f"neither quantised nor counted in costs: {named}"]
+    model["up"](model["conv"](torch.randn(1, 1, 5, 5))).sum().backward()
+    schedule.step()
+    costs = lowtide.cost(model)
+    assert costs.not_counted == ("up (ConvTranspose2d)", "gru (GRU)") and str(costs).endswith(f"not counted: {named}")
+    assert "not counted" not in str(lowtide.cost(trained_once(Small())))
+
+
+def trained_once(model):
+    _, schedule = quantised(model)
+    model(images()).sum().backward()
+    schedule.step()
+    return model
+
+
 def test_a_schedule_may_drive_two_models_and_forgets_those_that_are_gone():
     one, schedule = quantised()
     two = lowtide.quantize_(Small(), schedule)
@@ -298,11 +318,62 @@ def test_mistakes_are_named():
         lowtide.quantize_(model, schedule)
     with pytest.raises(ValueError, match=r"unknown engine 'intger' \(did you mean 'integer'\?\)"):
         quantised(engine="intger")
+    with pytest.raises(ValueError, match="schedule is 'CR 3:8'; expected a lowtide.Schedule"):
+        lowtide.quantize_(Small(), "CR 3:8")
+    for seed in (-1, 2 ** 64, 0.5):
+        with pytest.raises(ValueError, match=f"seed is {seed}; expected a whole number"):
+            quantised(seed=seed)
     with pytest.raises(ValueError, match="engine 'cuda'"):
         quantised(engine="cuda")
     with pytest.raises(ValueError, match="lowtide.quantize_"):
         with lowtide.precision(Small(), bits=8):
             pass
+
+
+@pytest.mark.parametrize("line", ["price 3:8 grad=8 budget=0.6", "table 5[4/6]x600 6[5/7]x400"])
+def test_what_fails_changes_nothing(line):
+    model = Small()
+    classes, keys = [type(module) for module in model.modules()], set(model.state_dict())
+    with pytest.raises(ValueError, match="which `lowtide train`"):
+        lowtide.quantize_(model, lowtide.Schedule(line, steps=1000))
+    assert [type(module) for module in model.modules()] == classes and set(model.state_dict()) == keys
+    lowtide.quantize_(model, lowtide.Schedule("static 8", steps=10))
+    assert model(images()).shape == (4, 5)
+
+
+def test_a_name_that_is_taken_is_seen_before_anything_changes():
+    model = Small()
+    model.fc.activation_min = 0.0
+    with pytest.raises(ValueError, match="layer 'fc', a Linear, cannot be quantised: its 'activation_min' is where lowtide"):
+        quantised(model)
+    assert type(model.conv1) is nn.Conv2d
+
+
+def test_an_evaluation_needs_ranges_that_were_measured():
+    model, _ = quantised(line="static 8")
+    with torch.no_grad(), pytest.raises(ValueError, match="layer 'conv1': its input's range was not measured") as raised:
+        model.eval()(images())
+    assert "\n" not in str(raised.value)
+    with torch.no_grad(), lowtide.precision(model, "fp32"):
+        model(images())
+    model.train()(images())
+    with torch.no_grad():
+        model.eval()(images())
+    full, _ = quantised(line="fp32")
+    full(images())  # in fp32 nothing is measured, and an evaluation needs nothing
+    with torch.no_grad():
+        full.eval()(images())
+        with lowtide.precision(full, bits=8), pytest.raises(ValueError, match="in training mode and in low precision"):
+            full(images())
+
+
+def test_a_second_backward_pass_is_one_line():
+    """Autograd makes a RuntimeError of it, as of its own."""
+    model, _ = quantised(nn.Sequential(nn.Linear(4, 4)))
+    loss = model(torch.randn(2, 4)).sum()
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="^a second backward pass of one forward pass"):
+        loss.backward()
 
 
 def test_what_is_not_finite_is_seen():

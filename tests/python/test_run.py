@@ -1,6 +1,9 @@
 """Run folders that Python writes, as the program reads them."""
 
 import json
+import os
+import subprocess
+import urllib.request
 
 import pytest
 import torch
@@ -50,6 +53,44 @@ def test_the_page_shows_its_layers(tmp_path, program):
     assert "perceptron" in page and '"layers":[{"name":"0","macs":768,"precision":"scheduled"' in page
 
 
+def test_the_server_shows_it_live(tmp_path, program):
+    train(tmp_path / "run")
+    told = program("report", tmp_path, "--html", tmp_path / "page.html", code=None)
+    if "built without Node" in told or "left out of this program" in told:
+        pytest.skip("the program was built without the report's page")
+    with subprocess.Popen([os.environ["LOWTIDE_PROGRAM"], "serve", tmp_path, "--port", "0"], stdout=subprocess.PIPE,
+                          text=True) as server:
+        try:
+            address = server.stdout.readline().split()[0].rstrip("/")
+            runs = json.loads(urllib.request.urlopen(f"{address}/api/runs?since=0", timeout=30).read())
+        finally:
+            server.terminate()
+    assert '"perceptron"' in json.dumps(runs) and "CR 3:8 n=2 grad=8" in json.dumps(runs)
+
+
+def test_what_goes_on_is_the_same_run(tmp_path):
+    def begin(line="CR 3:8 n=2 grad=8", seed=5, steps=12, lr=0.1, resume=True):
+        schedule = lowtide.Schedule(line, steps=steps)
+        model = lowtide.quantize_(nn.Sequential(nn.Linear(2, 2)), schedule, seed=seed)
+        with lowtide.run(tmp_path / "run", model, schedule, settings={"lr": lr}, resume=resume) as run:
+            schedule.step()
+            run.log(loss=1)
+
+    begin()
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    for other, message in [
+        (dict(line="static 8"), 'the run in it has schedule "CR 3:8 n=2 grad=8", and "static 8 grad=8" is asked for'),
+        (dict(seed=6), "the run in it has seed 5, and 6 is asked for"),
+        (dict(steps=13), "the run in it has steps 12, and 13 is asked for"),
+        (dict(lr=0.2), "the run in it has lr 0.1, and 0.2 is asked for"),
+    ]:
+        with pytest.raises(ValueError, match=message) as raised:
+            begin(**other)
+        assert "\n" not in str(raised.value) and str(tmp_path / "run") in str(raised.value)
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+    begin()
+
+
 def test_its_files_are_those_of_the_contract(tmp_path):
     train(tmp_path / "run")
     run = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -92,5 +133,11 @@ def test_mistakes_are_named(tmp_path, program):
         with pytest.raises(ValueError, match="another process is writing this run"):
             lowtide.run(tmp_path / "new", model, schedule)
         run.log(loss=1)
+    with pytest.raises(ValueError, match="this run was closed"):
+        run.log(loss=1)
+    for settings, message in [({"lr": torch.ones(1)}, "settings: 'lr' is tensor"), ({"lr": float("nan")}, "settings: 'lr' is nan"),
+                              ({"seed": 3}, "settings: 'seed' is what lowtide.run itself writes")]:
+        with pytest.raises(ValueError, match=message):
+            lowtide.run(tmp_path / "other", model, schedule, settings=settings)
     with pytest.raises(ValueError, match="holds a run already"):
         lowtide.run(tmp_path / "new", model, schedule)

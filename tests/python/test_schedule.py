@@ -57,6 +57,21 @@ def test_what_only_the_program_can_train_on_tells_its_plan(line, message):
         lowtide.quantize_(torch.nn.Linear(3, 2), schedule)
 
 
+def test_a_table_may_be_a_file(tmp_path, program):
+    (tmp_path / "bits.csv").write_text("step,bits\n0,8\n3,4\n9,4\n")
+    line = f"table @{tmp_path / 'bits.csv'} grad=6"
+    schedule = lowtide.Schedule(line, steps=10)
+    assert schedule.line == "table 8x3 4x7 grad=6" and [schedule.at(step).forward for step in range(10)] == [8] * 3 + [4] * 7
+    runs = json.loads(program("schedule", line, "--steps", 10, "--json"))["runs"]
+    assert [schedule.at(step).forward for step in range(10)] == [bits for bits, steps in runs for _ in range(steps)]
+    (tmp_path / "bits.csv").write_text("step,bits\n0,99\n")
+    with pytest.raises(ValueError, match="bits.csv") as raised:
+        lowtide.Schedule(line, steps=10)
+    assert "\n" not in str(raised.value)
+    with pytest.raises(ValueError, match="missing.csv"):
+        lowtide.Schedule(f"table @{tmp_path / 'missing.csv'}", steps=10)
+
+
 def test_matched_follows_the_rates_it_is_given():
     schedule = lowtide.Schedule("matched 3:8 grad=8 budget=0.6", steps=100, rates=lambda step: 1.0 if step < 50 else 0.01)
     assert schedule.at(0).forward < schedule.at(99).forward
@@ -75,11 +90,26 @@ def test_a_mistake_is_a_value_error_of_one_line(line, steps, message):
     assert str(raised.value).startswith(message) and "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("arguments, message", [
+    (dict(line=None, steps=10), "a schedule's line is None"),
+    (dict(line="CR", steps=10.5), "steps is 10.5; expected a whole number"),
+    (dict(line="CR", steps=2 ** 70), "expected a whole number"),
+    (dict(line="matched 3:8 grad=8 budget=0.6", steps=10, rates=0.1), "rates is 0.1; expected a function"),
+    (dict(line="matched 3:8 grad=8 budget=0.6", steps=10, rates=str), "is '0'; expected a number"),
+])
+def test_a_wrong_type_is_a_value_error_too(arguments, message):
+    with pytest.raises(ValueError, match=message) as raised:
+        lowtide.Schedule(**arguments)
+    assert "\n" not in str(raised.value)
+
+
 def test_a_state_of_another_schedule_is_refused():
     state = lowtide.Schedule("CR 3:8", steps=100).state_dict()
     with pytest.raises(ValueError, match='whose line is "CR 3:8 n=8 grad=8"; expected "RR 3:8 n=8 grad=8"'):
         lowtide.Schedule("RR 3:8", steps=100).load_state_dict(state)
     with pytest.raises(ValueError, match="whose steps is 100; expected 200"):
         lowtide.Schedule("CR 3:8", steps=200).load_state_dict(state)
+    with pytest.raises(ValueError, match="this is no state of a schedule"):
+        lowtide.Schedule("CR 3:8", steps=200).load_state_dict({"model": torch.zeros(1)})
     with pytest.raises(ValueError, match="listens to the loss"):
         lowtide.Schedule("progressive 3,8 grad=8", steps=10).step()
