@@ -59,7 +59,8 @@ const bySeed = (group: Group, split: Split) =>
 const budgetOf = (line: string) => Number(/ budget=([\d.]+)/.exec(line)?.[1] ?? NaN);
 const paperCost = (group: Group) => groupCost(group, { count: "paper", axis: "bitops" });
 
-// What a shorter training changes in a recipe beside its schedule. A loop's bits alone are judged at the bits that the loop is.
+// What a shorter training changes in a recipe beside its schedule. A loop's bits alone are judged at the bits that the
+// loop is.
 const following = new Set(["schedule", "steps", "epochs", "warmup", "lr-delay", "lr-steps"]);
 const restOf = ({ runs: [{ variant }], copy }: Group, first: Group) =>
   JSON.stringify(
@@ -93,8 +94,8 @@ function shortenWays(entries: Entry[]) {
   });
 }
 
-// Groups with a budget say what full cost is. Others of that recipe belong to a budget that they cost: within a step, or a
-// fifth of a percent; a loop's bits alone, which may cost less by its probes, to the loop's.
+// Groups with a budget say what full cost is. Others of that recipe belong to a budget that they cost: within a step, or
+// a fifth of a percent; a loop's bits alone, which may cost less by its probes, to the loop's.
 export function entriesOf({ experiment, split }: Pick<Context, "experiment" | "split">): Entry[] {
   const budgeted = experiment.groups.filter(
     (group) => budgetOf(group.line) > 0 && !group.copy && paperCost(group) > 0,
@@ -377,7 +378,7 @@ export function equalCost(context: Context): Figure {
   return new Figure({
     id: "equal-cost",
     title: "At equal cost",
-    note: "What a budget of bit operations buys: schedules scaled to it, constant bits, training for fewer steps, low bits first and high ones last. Above, means with one standard deviation over seeds, those of one budget from the best to the worst; the dashed line is the front. Below, differences from constant bits at the same budget, paired over seeds, each with its own 95 % interval: of many such, one is off zero by chance. lowtide study analyze adjusts for that.",
+    note: "What a budget of bit operations buys: schedules scaled to it, closed loops and their bits alone (shuffled in time, or of another seed), constant bits, training for fewer steps, low bits first and high ones last. Above, means with one standard deviation over seeds, those of one budget from the best to the worst; the dashed line is the front. Below, differences from constant bits at the same budget, paired over seeds, each with its own 95 % interval: of many such, one is off zero by chance. lowtide study analyze adjusts for that.",
     draw: (width) => draw(context, width),
     csv: () => csv(context),
   });

@@ -167,7 +167,8 @@ function collect<T>(items: T[], keyOf: (item: T) => string): Map<string, T[]> {
 // `lowtide study budget` names their folders so: the tables alone would not tell.
 export function copyOf({ name, schedule }: Run): Copy | null {
   const found = /^(price|waterfill)-(shuffled|replayed)-(\d*\.?\d+)-seed\d+$/.exec(lastPart(name));
-  return found && schedule.startsWith("table ") ? { way: `${found[1]} ${found[2]}`, budget: Number(found[3]) } : null;
+  if (!found || !schedule.startsWith("table ")) return null;
+  return { way: `${found[1]} ${found[2]}`, budget: Number(found[3]) };
 }
 
 function lineOf(run: Run): string {
