@@ -295,9 +295,11 @@ Candidate Adviser::by_budget() {
   const Candidate chosen = candidate(constant);
   const int fewest = fewest_bits(chosen.spec);
   reasons_.emplace_back(
-      "Constant bits: where schedules were measured at equal bit operations, none of the ten was better "
-      "(docs, "
-      "studies: equal cost). Whether one is here, `lowtide study budget` tells, and --from argues by that.");
+      "Constant bits: where cyclic schedules were measured beside them at equal bit operations, none was "
+      "better "
+      "(docs, studies: measured at equal cost). Whether one is here, `lowtide study budget` tells, and "
+      "--from "
+      "argues by that.");
   if (fewest < lowest_bits())
     reasons_.push_back(fmt::format(
         "The budget takes {} bits, fewer than the recipe's lowest, {}. Whether the network learns "

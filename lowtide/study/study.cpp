@@ -142,12 +142,18 @@ void expect_schedule(const Recipe& recipe) {
   make_schedule(schedule_of(recipe.precision), training.steps, rates_of(training, training.steps));
 }
 
+void expect_possible(const Recipe& recipe) {
+  expect_schedule(recipe);
+  expect(recipe.data.fan_out.empty() || !schedule_of(recipe.precision).probes(),
+         "price asks for the loss of fixed items, and with fan-out only a whole graph's is known");
+}
+
 // A range of bits, or a learning rate that is not known beforehand, may leave a way nothing to spend a budget on.
 void note_impossible(Study& study) {
   study.impossible.clear();
   for (const BudgetWay& one : budget_ways(study, study.recipe)) {
     try {
-      expect_schedule(spend_budget(study.recipe, one.way, one.budget));
+      expect_possible(spend_budget(study.recipe, one.way, one.budget));
     } catch (const UserError& error) {
       if (!is_impossible(study, one.setting)) study.impossible.push_back({one.setting, error.what()});
     }

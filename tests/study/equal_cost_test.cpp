@@ -133,6 +133,21 @@ TEST(EqualCost, WhatCannotSpendABudgetIsLeftOutWithTheReason) {
   EXPECT_EQ(parse_study(to_toml(study), "study.toml").impossible.size(), left_out.size());
 }
 
+TEST(EqualCost, OfSampledGraphsPriceIsLeftOut) {
+  Study study = budget_study({"price,waterfill,constant"}, {0.63});
+  study.recipe.data.format = "citation";
+  study.recipe.data.node_split = "0.5:0.2";
+  study.recipe.data.fan_out = {3, 3};
+  study.recipe.model.name = "sage";
+  study.recipe.model.layers = 2;
+  study.seeds = 1;
+  complete(study);
+  ASSERT_EQ(study.impossible.size(), 2u);
+  EXPECT_EQ(study.impossible[0].setting, "price 0.63");
+  EXPECT_TRUE(contains(study.impossible[0].reason, "with fan-out"));
+  EXPECT_EQ(members(study).size(), 4u) << "waterfill, its bits shuffled, constant and static";
+}
+
 TEST(EqualCost, AScriptHasNoLoop) {
   Study study = budget_study({}, {0.63});
   study.command = "train {schedule} {seed} {out} {steps}";
