@@ -33,13 +33,9 @@ int cost_command(int argc, char** argv) {
                                 steps, shape.items_per_step, kMostItems));
   }
   Ledger ledger;
-  std::vector<LayerSize> sizes;
-  for (const Ledger::Layer& layer : shape.layers) {
-    ledger.add_layer(layer.name, layer.macs, layer.precision);
-    sizes.push_back({layer.macs, layer.precision.kind == LayerPrecision::Kind::kScheduled});
-  }
+  for (const Ledger::Layer& layer : shape.layers) ledger.add_layer(layer.name, layer.macs, layer.precision);
   Ledger at_peak = ledger;
-  make_schedule(spec, steps, rates, sizes);  // refuses what is for another network
+  make_schedule(spec, steps, rates, shape.sizes);  // refuses what training would
   for (const BitRun& run : summary.runs) {
     const std::int64_t items = run.count * shape.items_per_step;
     if (run.layers.empty()) {

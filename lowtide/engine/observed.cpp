@@ -7,8 +7,9 @@ namespace {
 
 class ObservedEngine final : public Engine {
  public:
-  ObservedEngine(std::shared_ptr<const Engine> engine, std::shared_ptr<ProductObserver> observer)
-      : engine_(std::move(engine)), observer_(std::move(observer)) {}
+  ObservedEngine(std::shared_ptr<const Engine> engine, std::shared_ptr<ProductObserver> observer,
+                 WeightLayout layout)
+      : engine_(std::move(engine)), observer_(std::move(observer)), layout_(layout) {}
 
   std::string name() const override { return engine_->name(); }
 
@@ -35,13 +36,14 @@ class ObservedEngine final : public Engine {
     return dw;
   }
 
-  // Of a linear layer: (x, w with b transposed), (dy, w), (dy with a transposed, x).
+  // x·wᵀ, dy·w and dyᵀ·x; where weights lie inputs × outputs x·w, dy·wᵀ and xᵀ·dy.
   at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape) const override {
     at::Tensor result = engine_->product(a, b, shape);
-    if (shape.transpose_b) {
+    const bool by_inputs = layout_ == WeightLayout::kInputsByOutputs;
+    if (shape.transpose_a) {
+      observer_->weight_gradient(by_inputs ? b : a, result);
+    } else if (shape.transpose_b != by_inputs) {
       observer_->forward(a, b);
-    } else if (shape.transpose_a) {
-      observer_->weight_gradient(a, result);
     } else {
       observer_->input_gradient(result);
     }
@@ -55,6 +57,7 @@ class ObservedEngine final : public Engine {
  private:
   const std::shared_ptr<const Engine> engine_;
   const std::shared_ptr<ProductObserver> observer_;
+  const WeightLayout layout_;
   mutable Quantized
       weight_;  // of the last forward product, and whether the observer was shown its input's gradient
   mutable bool has_input_gradient_ = false;
@@ -63,8 +66,8 @@ class ObservedEngine final : public Engine {
 }  // namespace
 
 std::shared_ptr<const Engine> observed(std::shared_ptr<const Engine> engine,
-                                       std::shared_ptr<ProductObserver> observer) {
-  return std::make_shared<ObservedEngine>(std::move(engine), std::move(observer));
+                                       std::shared_ptr<ProductObserver> observer, WeightLayout layout) {
+  return std::make_shared<ObservedEngine>(std::move(engine), std::move(observer), layout);
 }
 
 }  // namespace lowtide

@@ -6,7 +6,7 @@
 
 namespace lowtide {
 
-// Is shown what the three products of a convolution or a linear layer are made of, and what its gradients are.
+// Is shown what the three products of a convolution, a linear layer or a layer on a graph are made of, and what its gradients are.
 class ProductObserver {
  public:
   virtual ~ProductObserver() = default;
@@ -18,9 +18,13 @@ class ProductObserver {
   virtual bool needs_input_gradient() const { return true; }
 };
 
+// How the weights of a layer's products lie: as those of a linear layer, x·wᵀ, or the other way round, x·w.
+enum class WeightLayout { kOutputsByInputs, kInputsByOutputs };
+
 // An engine for one layer, which computes as another does and shows what it computes. A trunk's passes it makes one after the
 // other.
 std::shared_ptr<const Engine> observed(std::shared_ptr<const Engine> engine,
-                                       std::shared_ptr<ProductObserver> observer);
+                                       std::shared_ptr<ProductObserver> observer,
+                                       WeightLayout layout = WeightLayout::kOutputsByInputs);
 
 }  // namespace lowtide

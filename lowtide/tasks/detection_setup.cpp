@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lowtide/base/error.h"
+#include "lowtide/tasks/chosen_layers.h"
 #include "lowtide/tasks/setup.h"
 
 namespace lowtide {
@@ -83,6 +84,7 @@ TaskShape shape_of_detection(const Recipe& recipe) {
   const auto execution = make_execution(recipe);
   const auto model = make_detector(untrained, execution);
   shape.layers = layers_of(*model, *execution, view_of(recipe.data, /*training=*/true));
+  shape.sizes = layer_sizes(*model, shape.layers);
   return shape;
 }
 

@@ -6,6 +6,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/data/graph/drawn_graph.h"
+#include "lowtide/tasks/chosen_layers.h"
 #include "lowtide/tasks/detection.h"
 #include "lowtide/tasks/detection_setup.h"
 #include "lowtide/tasks/entailment.h"
@@ -59,6 +60,7 @@ TaskShape shape_of_image_task(const Recipe& recipe) {
   const auto execution = make_execution(recipe);
   const auto model = make_image_model(recipe, shape, execution);
   result.layers = layers_of(*model, *execution, shape);
+  result.sizes = layer_sizes(*model, result.layers);
   return result;
 }
 
@@ -106,7 +108,11 @@ TaskShape shape_of_task(const Recipe& recipe) {
   if (task_of(recipe.data) == TaskKind::kDetection) return shape_of_detection(recipe);
   std::string assumed;
   const auto task = make_task_or_drawn(recipe, assumed);
-  return {task->layers(), task->steps_per_epoch(), task->items_per_step(), assumed};
+  return {.layers = task->layers(),
+          .sizes = layer_sizes(task->model(), task->layers()),
+          .steps_per_epoch = task->steps_per_epoch(),
+          .items_per_step = task->items_per_step(),
+          .assumed = assumed};
 }
 
 }  // namespace lowtide

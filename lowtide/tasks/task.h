@@ -15,6 +15,7 @@
 #include "lowtide/nn/named_tensors.h"
 #include "lowtide/ranks/ranks.h"
 #include "lowtide/recipe/recipe.h"
+#include "lowtide/schedule/schedule.h"
 #include "lowtide/tasks/evaluation_graphs.h"
 
 namespace lowtide {
@@ -145,6 +146,7 @@ std::unique_ptr<Task> make_task_or_drawn(const Recipe& recipe, std::string& assu
 // `assumed` says in words what was taken for granted, and is empty where the data was there.
 struct TaskShape {
   std::vector<Ledger::Layer> layers;
+  std::vector<LayerSize> sizes;  // of the same, as a schedule sees them
   double steps_per_epoch = 0;
   std::int64_t items_per_step = 0;
   std::string assumed;

@@ -3,34 +3,20 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <string>
 
 #include "lowtide/engine/observed.h"
-#include "lowtide/nn/quant_conv2d.h"
-#include "lowtide/nn/quant_linear.h"
-#include "lowtide/nn/quant_lstm.h"
+#include "lowtide/nn/quant_gat_conv.h"
+#include "lowtide/nn/quant_graph_conv.h"
+#include "lowtide/tasks/chosen_layers.h"
 #include "lowtide/train/squares.h"
 
 namespace lowtide {
 namespace {
 
-// What a layer multiplies by; of other kinds nothing.
-std::vector<torch::Tensor> weights_of(QuantLayer& layer) {
-  if (auto* conv = dynamic_cast<QuantConv2dImpl*>(&layer)) return {conv->weight};
-  if (auto* linear = dynamic_cast<QuantLinearImpl*>(&layer)) return {linear->weight};
-  if (auto* lstm = dynamic_cast<QuantLstmImpl*>(&layer)) return {lstm->input_weight, lstm->hidden_weight};
-  return {};
-}
-
-std::vector<torch::Tensor> weights_chosen_for(QuantLayer& layer) {
-  const bool has_rule = layer.rule().kind != LayerPrecision::Kind::kScheduled;
-  return has_rule ? std::vector<torch::Tensor>() : weights_of(layer);
-}
-
-std::map<std::string, QuantLayer*> layers_by_name(torch::nn::Module& model) {
-  std::map<std::string, QuantLayer*> layers;
-  for (QuantLayer* layer : quant_layers(model)) layers.emplace(layer->layer_name(), layer);
-  return layers;
+WeightLayout layout_of(const QuantLayer& layer) {
+  const bool by_inputs = dynamic_cast<const QuantGcnConvImpl*>(&layer) != nullptr ||
+                         dynamic_cast<const QuantGatConvImpl*>(&layer) != nullptr;
+  return by_inputs ? WeightLayout::kInputsByOutputs : WeightLayout::kOutputsByInputs;
 }
 
 // The square of the widest range that x was quantised by.
@@ -76,14 +62,6 @@ struct LayerLook::Layer {
   std::vector<std::shared_ptr<Inputs>> inputs;  // of each shard
 };
 
-std::vector<LayerSize> layer_sizes(torch::nn::Module& model, const std::vector<Ledger::Layer>& layers) {
-  const auto by_name = layers_by_name(model);
-  std::vector<LayerSize> sizes;
-  for (const Ledger::Layer& layer : layers)
-    sizes.push_back({layer.macs, !weights_chosen_for(*by_name.at(layer.name)).empty()});
-  return sizes;
-}
-
 LayerLook::LayerLook(Task& task, const std::vector<Ledger::Layer>& layers, const Shards& shards)
     : task_(task), shards_(shards), engine_(task.execution().engine) {
   const auto by_name = layers_by_name(task.model());
@@ -103,7 +81,8 @@ LayerLook::LayerLook(Task& task, const std::vector<Ledger::Layer>& layers, const
     const Execution& now = task_.execution();
     const auto of_layer = observers.find(&layer);
     if (of_layer == observers.end()) return now.engine;
-    return observed(engine_, of_layer->second[static_cast<std::size_t>(now.shard - shards_.first)]);
+    return observed(engine_, of_layer->second[static_cast<std::size_t>(now.shard - shards_.first)],
+                    layout_of(layer));
   };
 }
 
@@ -122,7 +101,8 @@ void LayerLook::take_gradients() {
     for (const torch::Tensor& weight : layer.weights) {
       if (!weight.grad().defined()) continue;
       const Range range = measure_range(contiguous(weight.detach()), RangeGroup::kRow);
-      sum = sum + (range.range.to(torch::kDouble).square().flatten() * row_squares(weight.grad())).sum();
+      sum =
+          sum + sum_in_order(range.range.to(torch::kDouble).square().flatten() * row_squares(weight.grad()));
     }
     of_weights.push_back(sum);
   }
@@ -138,17 +118,17 @@ void LayerLook::take_gradients() {
 }
 
 // A shard's loss is the mean over its items, and weighs as one of all shards in the batch's.
-std::vector<double> LayerLook::sensitivities(Ranks& ranks, double rate) const {
+std::vector<double> LayerLook::sensitivities(Ranks& ranks, double rate, std::int64_t batch) const {
   const torch::Tensor of_inputs = torch::cat(ranks.gather(of_inputs_)).cpu(), of_weights = of_weights_.cpu();
   const auto by_shard = of_inputs.accessor<double, 2>();
   const auto by_layer = of_weights.accessor<double, 1>();
-  const auto batch = static_cast<double>(task_.items_per_step()), shards = static_cast<double>(shards_.total);
+  const auto items = static_cast<double>(batch), shards = static_cast<double>(shards_.total);
   const double unit = 24 * rate * squared_gradient_.item<double>();
   std::vector<double> result;
   for (std::int64_t i = 0; i < of_weights.size(0); ++i) {
     double sum = 0;
     for (std::int64_t shard = 0; shard < of_inputs.size(0); ++shard) sum += by_shard[shard][i];
-    sum = sum / (shards * shards) + batch * by_layer[i];
+    sum = sum / (shards * shards) + items * by_layer[i];
     const bool is_chosen = !layers_[static_cast<std::size_t>(i)].weights.empty();
     result.push_back(is_chosen ? sum / unit : std::numeric_limits<double>::quiet_NaN());
   }

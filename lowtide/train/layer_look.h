@@ -4,24 +4,20 @@
 #include <vector>
 
 #include "lowtide/base/shards.h"
+#include "lowtide/cost/ledger.h"
 #include "lowtide/ranks/ranks.h"
-#include "lowtide/schedule/schedule.h"
 #include "lowtide/tasks/task.h"
 
 namespace lowtide {
 
-// The ledger's layers as a schedule with bits for each of them sees them: it chooses for convolutions, linear layers and LSTMs
-// that have no rule of their own.
-std::vector<LayerSize> layer_sizes(torch::nn::Module& model, const std::vector<Ledger::Layer>& layers);
-
 // How sensitive the loss is to the rounding of each layer, by the ranges and gradients of a step of training as it is made:
 //   s = [r_x²·‖∂L/∂x‖² + batch·Σ_o r_w,o²·‖∂L/∂w_o‖²] / (24·η·‖G‖²)
-// as layer_statistics has it, but at the bits in force, and where the step has no gradient at a layer's input without that
+// summed over products where a layer has several, as layer_statistics has it, but at the bits in force, and where the step has no gradient at a layer's input without that
 // term: nothing is multiplied for it. While it lives, a trunk makes its passes one after the other, and the layers' engines
 // show what they multiply.
 class LayerLook {
  public:
-  // `layers`: those of layer_sizes, in the ledger's order. `shards`: the part of the batch that this rank computes.
+  // `layers`: the ledger's, in its order. `shards`: the part of the batch that this rank computes.
   LayerLook(Task& task, const std::vector<Ledger::Layer>& layers, const Shards& shards);
   ~LayerLook();
   LayerLook(const LayerLook&) = delete;
@@ -30,8 +26,9 @@ class LayerLook {
   // Between the step's gradients and its update.
   void take_gradients();
 
-  // Of every layer, NaN where it is none that is chosen for; all ranks ask, and each has the same. Reads the device.
-  std::vector<double> sensitivities(Ranks& ranks, double rate) const;
+  // Of every layer, NaN where it is none that is chosen for; all ranks ask, and each has the same. Reads the device. `batch`:
+  // of how many items the loss is the mean.
+  std::vector<double> sensitivities(Ranks& ranks, double rate, std::int64_t batch) const;
 
  private:
   class Inputs;

@@ -74,7 +74,7 @@ class LayerObserver final : public ProductObserver {
                         .error_snr = error_.decibels()};
     if (values_ > 0) result.clipped = static_cast<double>(clipped_) / static_cast<double>(values_);
     if (!weight_gradient_.defined()) return result;
-    double sum = batch * (weight_ranges_ * row_squares(weight_gradient_)).sum().item<double>();
+    double sum = batch * sum_in_order(weight_ranges_ * row_squares(weight_gradient_)).item<double>();
     if (input_gradient_.defined()) sum += (input_range_ * input_gradient_).item<double>();
     result.sensitivity = sum / unit;
     return result;

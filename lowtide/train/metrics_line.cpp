@@ -37,6 +37,7 @@ Json to_json(const EvaluationLine& line) {
 
 Json to_json(const LayersLine& line) {
   Json json{{kStepKey, line.step}, {kSplitKey, kLayersSplit}, {"took", line.took}, {"seconds", line.seconds}};
+  if (line.step_took) json["step_took"] = *line.step_took;
   for (const LayerFigures& of : line.layers) {
     const auto add = [&](const char* name, const std::optional<double>& value) {
       if (value) json[fmt::format("{}.{}", of.layer, name)] = *value;

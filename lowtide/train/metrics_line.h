@@ -59,7 +59,8 @@ struct LayerFigures {
 struct LayersLine {
   std::int64_t step = 0;
   std::vector<LayerFigures> layers{};
-  double took = 0;  // seconds that it took to measure them, if they were
+  double took = 0;                    // seconds that it took to measure them, if they were
+  std::optional<double> step_took{};  // where that was a step: of the one before it, which was not looked at
   double seconds = 0;
 };
 // As the split of such a line; and what follows a layer's name and a dot where its bits are told.

@@ -1,13 +1,22 @@
 #include "lowtide/train/squares.h"
 
+#include <numeric>
+
 #include "lowtide/nn/row_sums.h"
 #include "lowtide/quant/quantizer.h"
 
 namespace lowtide {
 
+torch::Tensor sum_in_order(const torch::Tensor& row) {
+  if (!row.device().is_cpu()) return row.sum();
+  const torch::Tensor values = row.contiguous();
+  const auto* first = values.data_ptr<double>();
+  return torch::tensor(std::accumulate(first, first + values.numel(), 0.0), torch::kDouble);
+}
+
 torch::Tensor sum_of_squares(const torch::Tensor& x) {
   const torch::Tensor rows = x.dim() == 4 ? contiguous(x).permute({0, 2, 3, 1}) : x;
-  return sum_rows(rows.square()).to(torch::kDouble).sum();
+  return sum_in_order(sum_rows(rows.square()).to(torch::kDouble));
 }
 
 torch::Tensor row_squares(const torch::Tensor& gradient) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <ctime>
 #include <map>
+#include <utility>
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/machine_error.h"
@@ -16,6 +17,7 @@
 #include "lowtide/engine/engine.h"
 #include "lowtide/nn/quant_layer.h"
 #include "lowtide/schedule/text.h"
+#include "lowtide/tasks/chosen_layers.h"
 #include "lowtide/tasks/setup.h"
 #include "lowtide/train/checkpoint.h"
 #include "lowtide/train/signals.h"
@@ -234,12 +236,15 @@ StepBits Trainer::bits_of_step() const {
 }
 
 void Trainer::train_one_step() {
+  const bool is_looked_at = schedule_->looks_at(step_);
+  const bool is_measured = is_looked_at || schedule_->looks_at(step_ + 1);
+  if (is_measured) stop_if_not_finite();  // the device may be steps behind
   const Clock::time_point before = Clock::now();
   Execution& execution = task_->execution();
   execution.bits = bits_of_step();
   execution.step = step_;
   const double rate = rate_.at(step_);
-  if (schedule_->looks_at(step_))
+  if (is_looked_at)
     look_ = std::make_unique<LayerLook>(*task_, ledger_.layers(), ranks_->shards_of(recipe_.training.shards));
   if (!sharded_) task_->draw_batch();
   if (graph_) {
@@ -261,9 +266,21 @@ void Trainer::train_one_step() {
   ++step_;
   average_.observe(step_, halted_);
   if (const auto bits = schedule_->probe_after(step_ - 1)) probe(*bits);
-  if (!look_) return;
-  tell_layers();
-  heard_->took = seconds_between(before, Clock::now());
+  if (!is_measured) return;
+  is_looked_at ? tell_layers() : stop_if_not_finite();
+  measure(is_looked_at, seconds_between(before, Clock::now()));
+}
+
+void Trainer::measure(bool is_looked_at, double took) {
+  if (!is_looked_at) {
+    step_took_ = took;
+    return;
+  }
+  heard_->took = took;
+  heard_->step_took = std::exchange(step_took_, std::nullopt);
+  if (!heard_->step_took) return;  // of a run that was resumed here
+  ++looks_.count;
+  looks_.seconds += took - *heard_->step_took;
 }
 
 // As one CUDA graph, or one step of those before; but a step that is looked at is made as it is.
@@ -282,7 +299,9 @@ void Trainer::train_captured(double rate) {
 // Of the step that was looked at; all ranks hear the same.
 void Trainer::tell_layers() {
   stop_if_not_finite();
-  heard_ = Heard{look_->sensitivities(*ranks_, rate_.at(step_ - 1)), 0};
+  // Of a graph's nodes only some have a label that is learnt from.
+  const std::int64_t batch = result_.judged > 0 ? result_.judged : task_->items_per_step();
+  heard_ = Heard{look_->sensitivities(*ranks_, rate_.at(step_ - 1), batch), 0, {}};
   look_.reset();
   schedule_->observe_layers(heard_->sensitivities);
 }
@@ -346,6 +365,7 @@ std::string Trainer::kept_text() const {
 void Trainer::log_layer_bits() {
   const std::vector<std::uint8_t> bits = schedule_->layers_at(step_ - 1);
   LayersLine line{.step = step_, .took = heard_ ? heard_->took : 0, .seconds = seconds()};
+  if (heard_) line.step_took = heard_->step_took;
   for (std::size_t i = 0; i < bits.size(); ++i) {
     const Ledger::Layer& layer = ledger_.layers()[i];
     if (layer.precision.kind != LayerPrecision::Kind::kScheduled) continue;
@@ -377,6 +397,7 @@ void Trainer::use_averaged_weights() {
 
 RunResult Trainer::finish() {
   progress_.finish();
+  note_looks();
   if (average_.count() > 0) use_averaged_weights();
   std::optional<double> valid;
   if (task_->has(Split::kValid)) valid = evaluate_and_log(Split::kValid, /*is_final=*/true).metric;

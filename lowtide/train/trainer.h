@@ -68,7 +68,14 @@ class Trainer {
   // What a schedule heard of layers after a step.
   struct Heard {
     std::vector<double> sensitivities;
-    double took = 0;  // seconds of the step and of what was decided
+    double took = 0;                  // seconds of the step and of what was decided
+    std::optional<double> step_took;  // of the step before it
+  };
+
+  // What looks took, over steps without.
+  struct Looks {
+    int count = 0;
+    double seconds = 0;
   };
 
   void open_folder(const std::filesystem::path& folder, bool resume, std::optional<Lease> lease);
@@ -81,6 +88,7 @@ class Trainer {
   void compute_and_update(double rate);
   void probe(const Probe& bits);
   void tell_layers();
+  void measure(bool is_looked_at, double took);
   void stop_if_not_finite();
   std::string kept_text() const;
   Totals read_sums() const;
@@ -89,6 +97,7 @@ class Trainer {
   void log_metrics();
   void log_layers();
   void log_layer_bits();
+  void note_looks();
   void evaluate_if_due();
   Evaluation evaluate_and_log(Split split, bool is_final);
   void save_checkpoint();
@@ -145,6 +154,8 @@ class Trainer {
   std::unique_ptr<StepGraph> graph_;      // where steps can be captured
   std::unique_ptr<LayerLook> look_;       // while a step is made that the schedule wants to hear of
   std::optional<Heard> heard_;            // of it, until it is logged
+  std::optional<double> step_took_;       // seconds of a step that one comes after which is looked at
+  Looks looks_;                           // since the process began
   Sums sums_;
   Totals logged_, shown_;  // since the process began: in lines of metrics; and in lines of progress
   torch::Tensor

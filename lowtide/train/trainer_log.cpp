@@ -79,6 +79,14 @@ void Trainer::log_layers() {
   leave_out_of_speed(after - before);
 }
 
+void Trainer::note_looks() {
+  if (looks_.count == 0) return;
+  const double all = seconds_between(started_, Clock::now());
+  progress_.note(
+      fmt::format("{} looks at the layers took {:.2f} s more than steps without, {:.1f} % of the time",
+                  looks_.count, looks_.seconds, 100 * looks_.seconds / all));
+}
+
 Evaluation Trainer::evaluate_and_log(Split split, bool is_final) {
   const Clock::time_point before = Clock::now();
   Evaluation evaluation = task_->evaluate(split, eval_bits_);

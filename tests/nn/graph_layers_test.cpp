@@ -1,5 +1,6 @@
 #include <torch/autograd.h>
 
+#include "lowtide/engine/observed.h"
 #include "lowtide/models/graph_network.h"
 #include "lowtide/models/initialise.h"
 #include "lowtide/nn/quant_gat_conv.h"
@@ -118,6 +119,43 @@ TEST_F(GraphLayers, GatIsItsFormula) {
              layer->bias;
     });
   }
+}
+
+// What a layer multiplied, and the gradients that came out.
+struct SeenProducts final : ProductObserver {
+  torch::Tensor x, dx, dw;
+
+  void forward(const Quantized& input, const Quantized&) override { x = decode(input); }
+  void input_gradient(const at::Tensor& gradient) override { dx = gradient.clone(); }
+  void weight_gradient(const Quantized&, const at::Tensor& gradient) override { dw = gradient.clone(); }
+};
+
+// Weights of GCN and GAT lie inputs × outputs, so that their products are other ones than a linear layer's.
+TEST_F(GraphLayers, AreSeenAsTheyMultiply) {
+  QuantGcnConv gcn(GraphConvOptions{20, 7});
+  QuantGatConv gat(GatConvOptions{{20, 6}, 2});
+  const auto expect_seen = [&](auto& layer, const torch::Tensor& factor) {
+    initialise(*layer, 3);
+    const auto seen = std::make_shared<SeenProducts>();
+    const auto execution = execution_at({});
+    execution->engine = observed(execution->engine, seen, WeightLayout::kInputsByOutputs);
+    for (const auto& module : layer->modules()) {
+      if (auto* attached = dynamic_cast<AttachedLayer*>(module.get()))
+        attached->attach(execution, "layer", 0);
+    }
+    const torch::Tensor x = normal({kNodes, 20}, 1).requires_grad_();
+    const auto gather =
+        make_gather(with_self_loops(undirected(some_edges())), torch::kCPU, {.entries = true});
+    const auto found = gradients(layer->forward(NodeInput{x, {}, {}}, gather), {x, layer->weight});
+    const torch::Tensor by = factor.defined() ? factor : torch::ones({kNodes});
+    EXPECT_TRUE(close_to(seen->x, x * by.unsqueeze(1), kTolerance));
+    EXPECT_TRUE(close_to(seen->dx * by.unsqueeze(1), found[0], kTolerance));
+    EXPECT_TRUE(close_to(seen->dw, found[1], kTolerance));
+  };
+  const auto gather = make_gather(with_self_loops(undirected(some_edges())), torch::kCPU, {.entries = true});
+  expect_seen(gat, {});
+  // The columns' part of the norm is a factor of what is multiplied, and of its gradient.
+  expect_seen(gcn, gather->column_norm);
 }
 
 TEST_F(GraphLayers, SparseFeaturesAreDenseOnes) {

@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
 
 #include "lowtide/base/error.h"
+#include "lowtide/io/jsonl.h"
+#include "lowtide/study/loop_bits.h"
+#include "lowtide/tasks/chosen_layers.h"
 #include "lowtide/tasks/task.h"
+#include "lowtide/train/run_folder.h"
 #include "tests/io/scratch.h"
 #include "tests/tasks/small_papers.h"
 #include "tests/train/closed_loop.h"
@@ -34,8 +38,34 @@ TEST_P(Nodes, AClosedLoopProbesAWholeGraphAndNoSamples) {
   EXPECT_TRUE(contains(user_error([&] { train(recipe_, folder_ / "run"); }), "leave out --fan-out"));
 }
 
+// A look changes no bit of what is trained, and layers hear of both their parts.
+TEST_P(Nodes, BitsOfLayersAreChosenAndTrainAsATableOfThem) {
+  recipe_.precision.eval_bits = 8;
+  recipe_.running.log_every = 1000;
+  for_each_engine(recipe_, folder_.path(), [](Recipe recipe, const std::filesystem::path& at) {
+    recipe.precision.schedule = "waterfill 3:8 every=5 budget=0.63";
+    train(recipe, at / "loop");
+    const RunPaths loop{at / "loop"}, table{at / "table"};
+    int looks = 0;
+    for (const Json& line : read_jsonl(loop.metrics()).lines) {
+      if (!line.contains("layer0.sensitivity")) continue;
+      ++looks;
+      for (const char* layer : {"layer0", "layer1"})
+        EXPECT_GT(line.at(std::string(layer) + ".sensitivity").get<double>(), 0) << layer;
+    }
+    EXPECT_EQ(looks, 7) << "after each interval of 5 steps but the last";
+    recipe.precision.schedule = "table " + to_string(logged_bits(loop, 40)) + " grad=8";
+    train(recipe, at / "table");
+    EXPECT_EQ(tensor_bytes(loop.checkpoint(40)), tensor_bytes(table.checkpoint(40)));
+  });
+}
+
 TEST_P(Nodes, ResumedRunsEqualTheUninterruptedOne) {
   expect_resumes_exactly(recipe_, folder_.path(), {1, 17, 39});
+}
+
+TEST_P(Nodes, DoesNotDependOnTheNumberOfThreads) {
+  expect_run_independent_of_threads(recipe_, folder_.path());
 }
 
 TEST_P(Nodes, Learns) {
@@ -78,6 +108,12 @@ class NodeRefusals : public testing::Test {
     return user_error([&] { make_task(recipe_); });
   }
 
+  static std::vector<bool> chosen(const std::vector<LayerSize>& sizes) {
+    std::vector<bool> result;
+    for (const LayerSize& layer : sizes) result.push_back(layer.is_chosen);
+    return result;
+  }
+
   const ScratchFolder folder_;
   Recipe recipe_;
 };
@@ -115,6 +151,18 @@ TEST_F(NodeRefusals, ModelsThatDoNotFit) {
   recipe_.model.name = "gat";
   recipe_.model.heads = 3;
   EXPECT_TRUE(contains(message(), "heads is 3", "divisor of hidden, 16"));
+}
+
+// `lowtide cost` asks the first, training the second.
+TEST_F(NodeRefusals, BitsOfLayersThatHaveRules) {
+  recipe_.precision.layer_bits = {"layer0=8"};
+  const auto task = make_task(recipe_);
+  EXPECT_EQ(chosen(shape_of_task(recipe_).sizes), (std::vector{false, true}));
+  EXPECT_EQ(chosen(layer_sizes(task->model(), task->layers())), (std::vector{false, true}));
+  recipe_.precision.layer_bits = {"layer*=8"};
+  recipe_.precision.schedule = "waterfill 3:8 every=5 budget=0.63";
+  EXPECT_TRUE(
+      contains(user_error([&] { train(recipe_, folder_ / "run"); }), "this network has none without a rule"));
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ std::vector<Json> timeless_metrics(const fs::path& folder) {
     line.erase("seconds");
     line.erase("items_per_s");
     line.erase("took");
+    line.erase("step_took");
   }
   return lines;
 }

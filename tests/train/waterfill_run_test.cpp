@@ -101,7 +101,13 @@ TEST_F(WaterfillRun, LayersHaveBitsOfTheirOwn) {
   const std::vector<Json> lines = layer_lines(folder_ / "run");
   int looks = 0, apart = 0;
   for (const Json& line : lines) {
-    looks += line.contains("conv1.sensitivity") ? 1 : 0;
+    const bool is_look = line.contains("conv1.sensitivity");
+    looks += is_look ? 1 : 0;
+    EXPECT_EQ(line.contains("step_took"), is_look);
+    if (is_look) {
+      EXPECT_GT(line.at("took").get<double>(), 0);
+      EXPECT_GT(line.at("step_took").get<double>(), 0);
+    }
     std::set<int> bits;
     for (const auto& [key, value] : line.items()) {
       if (key.ends_with(".bits")) bits.insert(value.get<int>());
@@ -184,7 +190,7 @@ TEST_F(WaterfillRun, SensitivityIsThatOfTheFormula) {
     LayerLook look(*looked, layers, {});
     step(*looked);
     look.take_gradients();
-    const std::vector<double> all = look.sensitivities(*alone(), 0.1);
+    const std::vector<double> all = look.sensitivities(*alone(), 0.1, 20);
     told = all[static_cast<std::size_t>(place - layers.begin())];
     first = all[0];
     EXPECT_TRUE(std::isnan(all.back())) << "fc is in fp32";

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lowtide/base/torch.h"
+#include "lowtide/cost/ledger.h"
+#include "lowtide/nn/quant_layer.h"
+#include "lowtide/schedule/schedule.h"
+
+// For which layers a schedule with bits for each of them chooses.
+
+namespace lowtide {
+
+// What a layer multiplies by, if it has no rule of its own: else nothing, as for a product of two activations.
+std::vector<torch::Tensor> weights_chosen_for(QuantLayer& layer);
+
+// The ledger's layers as such a schedule sees them.
+std::vector<LayerSize> layer_sizes(torch::nn::Module& model, const std::vector<Ledger::Layer>& layers);
+
+std::map<std::string, QuantLayer*> layers_by_name(torch::nn::Module& model);
+
+}  // namespace lowtide
