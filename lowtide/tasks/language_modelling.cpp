@@ -145,7 +145,9 @@ Evaluation LanguageModelling::evaluate(Split split, Bits bits) {
 Evaluation LanguageModelling::evaluate_sample(Split split, Bits bits, std::int64_t items) {
   const auto& text = corpus_.of(split);
   const Evaluating evaluating(*model_, *execution_, bits);
-  const auto columns = std::clamp<std::int64_t>(static_cast<std::int64_t>(text.size() / 2), 1, kEvalColumns);
+  // A probe's windows are those of training: so many items are one batch.
+  const std::int64_t most = execution_->batch_statistics ? batch_ : kEvalColumns;
+  const auto columns = std::clamp<std::int64_t>(static_cast<std::int64_t>(text.size() / 2), 1, most);
   std::vector<double> losses;  // of this rank's shards
   std::int64_t words = 0;
   for (std::int64_t shard = shards_.first; shard < shards_.end(); ++shard) {

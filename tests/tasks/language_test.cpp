@@ -3,8 +3,11 @@
 
 #include <cmath>
 
+#include "lowtide/cost/ledger.h"
 #include "lowtide/io/file.h"
+#include "lowtide/io/jsonl.h"
 #include "lowtide/tasks/task.h"
+#include "lowtide/train/checkpoint.h"
 #include "lowtide/train/trainer.h"
 #include "tests/io/scratch.h"
 #include "tests/train/closed_loop.h"
@@ -62,6 +65,24 @@ class LanguageModels : public testing::Test {
 
 TEST_F(LanguageModels, AClosedLoopProbesThem) {
   expect_loop_trains_as_its_table(recipe_, "price 3:8 every=3 budget=0.63", folder_.path());
+}
+
+// Whatever the batch is, and however many columns an evaluation has: a budget counts a probe as the forward pass of a batch.
+TEST_F(LanguageModels, AProbeIsTwoForwardPassesOfABatch) {
+  recipe_.precision.schedule = "price 3:8 every=3 budget=0.63";
+  train(recipe_, folder_ / "run");
+  const RunPaths run{folder_ / "run"};
+  const Ledger ledger = Ledger::from_state(read_checkpoint_state(run.checkpoint(20)).at("ledger"));
+  // Words of 4 columns of 7, as LedgerCountsEveryWord has them.
+  const std::int64_t macs = (2 * 4 * 12 * 24 + 12 * 12) * 4 * 7;
+  std::int64_t expected = 0;
+  for (const Json& line : read_jsonl(run.metrics()).lines) {
+    if (line.value("split", "") != "probe") continue;
+    const std::int64_t bits = line.at("coarse_bits");
+    expected += macs * (bits * bits + (bits + 1) * (bits + 1));
+  }
+  EXPECT_GT(expected, 0);
+  EXPECT_TRUE(ledger.paper_of_probes() == static_cast<Count>(expected));
 }
 
 TEST_F(LanguageModels, ResumeExactlyWithWhatIsCarried) {
