@@ -16,6 +16,7 @@
 #include "cli/runtime.h"
 #include "lowtide/base/error.h"
 #include "lowtide/base/machine_error.h"
+#include "lowtide/io/lease.h"
 #include "lowtide/io/standard_output.h"
 
 namespace {
@@ -57,6 +58,8 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows beyond a limit is an error of the write, with a message
   try {
     return after_output(run(argc, argv));
+  } catch (const lowtide::LeaseTaken& error) {
+    return complain(lowtide::kLeaseTakenCode, error.what());
   } catch (const lowtide::UserError& error) {
     return complain(2, error.what());
   } catch (const std::filesystem::filesystem_error& error) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lowtide/base/error.h"
+#include "lowtide/io/lease.h"
 #include "lowtide/io/standard_output.h"
 #include "lowtide/tasks/task.h"
 #include "lowtide/train/run_length.h"
@@ -31,7 +32,7 @@ void expect_kind(const Study& study, const std::string& kind) {
 
 void expect_none_elsewhere(const RunnerEnd& end, std::size_t members) {
   if (end.elsewhere.empty()) return;
-  throw UserError(fmt::format(
+  throw LeaseTaken(fmt::format(
       "{} of {} runs are trained elsewhere, the first, {}, by {}; give the command again when they "
       "are done",
       end.elsewhere.size(), members, end.elsewhere[0].name, end.elsewhere[0].writer));

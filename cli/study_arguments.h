@@ -14,7 +14,7 @@ std::int64_t steps_of(const Recipe& recipe, std::string* assumed = nullptr);
 // UserError where a file was given that is of another kind of study than the command.
 void expect_kind(const Study& study, const std::string& kind);
 
-// UserError where runs are trained by other processes: what the study shows is not known yet.
+// LeaseTaken where runs are trained by other processes: what the study shows is not known yet.
 void expect_none_elsewhere(const RunnerEnd& end, std::size_t members);
 
 // What the runner says goes to the terminal, line by line.

@@ -133,6 +133,8 @@ int run_study(const char* kind, int argc, char** argv) {
   if (!arguments.names_seeds && file_exists(study_file(arguments.out)))
     study.seeds = read_study(arguments.out).seeds;
   complete(study);
+  for (const ImpossibleSetting& one : study.impossible)
+    print_line(fmt::format("left out: {}: {}", one.setting, one.reason));
   const StudyFolder folder(arguments.out, study, print_line);
   if (folder.seeds_before() > 0 && folder.seeds_before() < study.seeds)
     fmt::print("the study grows from {} to {} seeds\n", folder.seeds_before(), study.seeds);
@@ -168,7 +170,10 @@ int member_command(int argc, char** argv) {
       "A run that was interrupted goes on, one that is done is left alone, one that another process trains "
       "is refused.\n"
       "A signal that asks to stop makes it save and end with 128 + its number: the same command goes on "
-      "later.",
+      "later.\n"
+      "\n"
+      "Exit codes: 0: done. 128 + n: stopped by signal n, after it saved. 75: another process trains it.\n"
+      "2: it failed.",
       "study member");
   app.add_option("STUDY", folder, "folder of the study")->required()->type_name("FOLDER");
   app.add_option("INDEX", index, "of the run, from 0 on: `study status` lists them")->required();
@@ -188,8 +193,8 @@ int member_command(int argc, char** argv) {
   if (!end.failed.empty()) throw UserError(fmt::format("{}: {}", all[only].name, end.failed[0].reason));
   if (end.signal != 0) return 128 + end.signal;
   if (!end.elsewhere.empty()) {
-    throw UserError(fmt::format("{} is trained elsewhere already, by {}; stop that one first", all[only].name,
-                                end.elsewhere[0].writer));
+    throw LeaseTaken(fmt::format("{} is trained elsewhere already, by {}; stop that one first",
+                                 all[only].name, end.elsewhere[0].writer));
   }
   return 0;
 }
@@ -231,25 +236,37 @@ int cancel_command(int argc, char** argv) {
 }
 
 int analyze_command(int argc, char** argv) {
-  std::string folder, csv, json;
+  std::vector<std::string> folders;
+  std::string csv, json;
   CLI::App app(
       "What a study shows, as Markdown: means and deviations over seeds, correlation of cost and metric, the "
       "Pareto\n"
       "front, what beats static at less cost; what beats constant bits at the same cost; or critical "
-      "periods.",
+      "periods.\n"
+      "Of several budget studies, of several tasks, p are adjusted over all of them.",
       "study analyze");
-  app.add_option("DIR", folder, "folder of the study")->required();
+  app.add_option("DIR", folders, "folder of the study; of several, budget studies all")->required();
   app.add_option("--csv", csv, "write the table to this file; -: standard output, and nothing else")
       ->type_name("FILE");
   app.add_option("--json", json, "write everything to this file; -: likewise")->type_name("FILE");
   CostMeasure measure;
   add_cost_options(app, measure);
   if (const auto code = parse(app, argc, argv)) return *code;
-  const Study study = read_study(folder);  // before a folder that is none is searched
-  const Analysis analysis = analyse(study, scan_runs(folder), Judge::kTest, measure);
-  if (!is_standard_output(csv) && !is_standard_output(json)) fmt::print("{}", to_markdown(analysis));
-  if (!csv.empty()) write_output(csv, to_csv(analysis));
-  if (!json.empty()) write_output(json, to_json(analysis).dump(2) + "\n");
+  if (folders.size() > 1 && !csv.empty())
+    throw UserError("--csv is the table of one study; of several give --json, or analyse each by itself");
+  std::vector<Analysis> analyses;
+  for (const std::string& folder : folders) {
+    const Study study = read_study(folder);  // before a folder that is none is searched
+    analyses.push_back(analyse(study, scan_runs(folder), Judge::kTest, measure));
+  }
+  if (analyses.size() > 1) adjust_together(analyses);
+  Json all = Json::array();
+  for (const Analysis& analysis : analyses) {
+    if (!is_standard_output(csv) && !is_standard_output(json)) fmt::print("{}", to_markdown(analysis));
+    all.push_back(to_json(analysis));
+  }
+  if (!csv.empty()) write_output(csv, to_csv(analyses[0]));
+  if (!json.empty()) write_output(json, (all.size() == 1 ? all[0] : all).dump(2) + "\n");
   return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,7 +19,6 @@
 #include <sstream>
 #include <thread>
 
-#include "lowtide/base/error.h"
 #include "lowtide/base/json.h"
 #include "lowtide/base/whole_number.h"
 #include "lowtide/io/file.h"
@@ -33,7 +33,8 @@ using std::chrono::milliseconds;
 constexpr std::size_t kMaxLeaseBytes = 4096;
 
 // What a taker leaves for another that judged the same holder dead, to see whose rename came last: between a look and the
-// rename that follows it lie microseconds on one machine. On several it is a part of a beat, for two answers of a file server.
+// rename that follows it lie microseconds on one machine, where flock() keeps them apart too if there is one. On several it is a
+// part of a beat, for two answers of a file server.
 constexpr milliseconds kSettleHere{50};
 constexpr int kSettleElsewhere = 5;  // beat / 5: two seconds
 
@@ -239,15 +240,15 @@ class Lease::Held {
     if (!look)
       throw UserError(fmt::format("{} was removed while this process held it; it ends", path_.string()));
     if (look->text != text_) {
-      throw UserError(
+      throw LeaseTaken(
           fmt::format("{} was taken over by {}, since this process showed no life for too long; it ends",
                       path_.string(), described(look->text)));
     }
   }
 
  private:
-  UserError refused(const std::string& holder) const {
-    return UserError(fmt::format("{}: {}, {}", path_.parent_path().string(), options_.taken, holder));
+  LeaseTaken refused(const std::string& holder) const {
+    return LeaseTaken(fmt::format("{}: {}, {}", path_.parent_path().string(), options_.taken, holder));
   }
 
   void take() {
@@ -255,12 +256,16 @@ class Lease::Held {
     while (true) {
       const bool linked = candidate.link_into_place(text_);
       const auto look = look_at(path_);
-      if (!look) continue;              // released a moment ago, or by a user
+      if (!look) {  // released a moment ago, or by a user
+        expect_no_link();
+        continue;
+      }
       if (look->text == text_) return;  // also where the answer to link() got lost
       if (linked) throw refused(described(look->text));
       const LeaseState::Holder holder = judge(parse_lease_holder(look->text));
       if (holder == LeaseState::Holder::kAlive) throw refused(described(look->text));
       if (holder == LeaseState::Holder::kUnseen && !stays_silent(*look)) continue;
+      const FileDescriptor left = locked();  // until the rename, after which it is another file
       if (const auto now = look_at(path_); !now || now->text != look->text) continue;
       candidate.rename_into_place();
       std::this_thread::sleep_for(holder == LeaseState::Holder::kDead ? kSettleHere
@@ -269,6 +274,21 @@ class Lease::Held {
       if (after && after->text == text_) return;
       throw refused(after ? described(after->text) : "which took it over at the same moment");
     }
+  }
+
+  // What a dead holder left, for one taker of this machine; of others, or without flock(), the time to settle tells.
+  FileDescriptor locked() const {
+    FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (::flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+      throw refused("which takes it over at this moment");
+    return file;
+  }
+
+  // One that leads to no file is there for link(), and is not to open().
+  void expect_no_link() const {
+    std::error_code none;
+    if (fs::is_symlink(fs::symlink_status(path_, none)))
+      throw UserError(fmt::format("{} is a symbolic link that leads to no file; remove it", path_.string()));
   }
 
   // Whether the file stays as it was first seen for the time of expiry. False where it is gone; refused where it shows life.

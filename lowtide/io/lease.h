@@ -9,7 +9,16 @@
 #include <string>
 #include <string_view>
 
+#include "lowtide/base/error.h"
+
 namespace lowtide {
+
+// Another process holds a lease. No mistake: the same command may succeed later, so the program ends with a code of its own.
+class LeaseTaken : public UserError {
+ public:
+  using UserError::UserError;
+};
+constexpr int kLeaseTakenCode = 75;  // EX_TEMPFAIL of sysexits.h
 
 // Who holds a lease: a process, told from every other that ever was.
 struct LeaseHolder {
@@ -49,13 +58,13 @@ struct LeaseOptions {
 // A holder that was taken for dead and was only asleep learns it before it writes again: expect_held().
 class Lease {
  public:
-  // UserError where another process holds it, which is named, or where the file cannot be written.
+  // LeaseTaken where another process holds it, which is named; UserError where the file cannot be written.
   explicit Lease(const std::filesystem::path& path, LeaseOptions options = {});
   ~Lease();  // removes the file, if it is still its own
   Lease(Lease&&) noexcept;
   Lease& operator=(Lease&&) noexcept;
 
-  // UserError where another process took the lease over, or somebody removed the file.
+  // LeaseTaken where another process took the lease over, UserError where somebody removed the file.
   void expect_held() const;
 
  private:

@@ -17,6 +17,8 @@ struct MemberPaths {
   MemberPaths(const std::filesystem::path& study, const Member& member) : run{study / member.name} {}
   std::filesystem::path recipe() const { return run.folder / "recipe.toml"; }
   std::filesystem::path log() const { return run.folder / "train.log"; }
+  // Of one that is a script, held by who runs it: training holds the run's own.
+  std::filesystem::path lease() const { return run.folder / "member.lease"; }
   std::filesystem::path failure() const { return run.folder / "failed.txt"; }  // one line: why
   std::filesystem::path stalls() const { return run.folder / "stalls.txt"; }   // see stalls.h
 };

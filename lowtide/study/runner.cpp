@@ -89,6 +89,7 @@ class Runner {
  private:
   struct Slot {
     std::optional<Child> child;
+    std::optional<Lease> lease;  // of a script, which may know of none; training has its own
     std::size_t member = 0;
     std::uintmax_t log_start = 0;   // what is before is of an earlier process
     std::int64_t memory_kills = 0;  // of the whole machine, when it started
@@ -126,11 +127,14 @@ class Runner {
     try {
       if (const auto lease = lease_state(paths(member).run.lease());
           lease && lease->holder == LeaseState::Holder::kAlive) {
-        leave(member, *lease);
+        leave(member, lease);
       } else {
         start(slot);
       }
+    } catch (const LeaseTaken&) {
+      leave(member, lease_state(paths(member).lease()));
     } catch (const UserError& error) {
+      slot.lease.reset();
       fail(member, error.what());
     }
   }
@@ -155,7 +159,13 @@ class Runner {
     const Member& member = members_[slot.member];
     const MemberPaths place = paths(slot.member);
     make_folders(place.run.folder);
-    if (member.command.empty()) write_atomically(place.recipe(), to_toml(recipe_of(member)));
+    if (member.command.empty()) {
+      write_atomically(place.recipe(), to_toml(recipe_of(member)));
+    } else {
+      slot.lease.emplace(place.lease(),
+                         LeaseOptions{.taken = "another process runs this member", .say = options_.say});
+      if (file_exists(place.run.result())) return slot.lease.reset();  // done by the one that had it before
+    }
     slot.log_start = file_exists(place.log()) ? fs::file_size(place.log()) : 0;
     const bool resumed = file_exists(place.run.run());
     slot.memory_kills = out_of_memory_kills(options_.vmstat);
@@ -182,11 +192,17 @@ class Runner {
     return arguments;
   }
 
-  // All threads are shared out; those that are left over go to the first slots.
+  // All threads are shared out; those that are left over go to the first slots. The ranks of a run have equal work, and equal
+  // threads.
   int threads_of(const Slot& slot) const {
     const int all = options_.threads > 0 ? options_.threads : usable_cpus();
     const auto index = static_cast<int>(&slot - slots_.data());
-    return std::max(1, all / options_.jobs + (index < all % options_.jobs ? 1 : 0));
+    const int of_slot = all / options_.jobs + (index < all % options_.jobs ? 1 : 0);
+    return std::max(1, of_slot / ranks_of(members_[slot.member]));
+  }
+
+  static int ranks_of(const Member& member) {
+    return member.command.empty() ? static_cast<int>(member.recipe.running.ranks) : 1;
   }
 
   void look_at(Slot& slot) {
@@ -202,14 +218,21 @@ class Runner {
       finish(slot.member);
     } else if (end_.signal != 0 && is_stopped(*code)) {
       note_stop(slot);
-    } else if (const auto lease = lease_state(place.run.lease()); lease && lease->is_alive()) {
-      leave(slot.member, *lease);
+    } else if (const auto lease = lease_state(place.run.lease());
+               was_refused(slot, *code) || (lease && lease->is_alive())) {
+      leave(slot.member, lease);
     } else {
       const std::string said = last_line(place.log(), slot.log_start);
       fail(slot.member, killed_by != 0 ? fmt::format("{}; {}{}", death_of(slot, killed_by),
                                                      said == kSilent ? "" : "its last line: ", said)
                                        : fmt::format("{}; {}", said, end_of(*code)));
     }
+    slot.lease.reset();
+  }
+
+  // Training has watched the lease; of one on another machine only the clocks would tell here. A script's codes are its own.
+  bool was_refused(const Slot& slot, int code) const {
+    return code == kLeaseTakenCode && members_[slot.member].command.empty();
   }
 
   // One that a scheduler starts again must get on.
@@ -273,8 +296,9 @@ class Runner {
     end_.failed.push_back({members_[member].name, reason});
   }
 
-  void leave(std::size_t member, const LeaseState& lease) {
-    const std::string writer = lease.who ? describe(*lease.who) : "a process that its lease does not name";
+  void leave(std::size_t member, const std::optional<LeaseState>& lease) {
+    const std::string writer =
+        lease && lease->who ? describe(*lease->who) : "a process that its lease does not name";
     say(member, "is trained elsewhere: " + writer);
     end_.elsewhere.push_back({members_[member].name, writer});
   }

@@ -49,6 +49,14 @@ void read_progress(MemberStatus& status, const RunPaths& run) {
   }
 }
 
+// Of the process that trains it, or of the one that runs its script.
+std::optional<LeaseState> living_lease(const MemberPaths& paths) {
+  for (const fs::path& path : {paths.run.lease(), paths.lease()}) {
+    if (const auto lease = lease_state(path); lease && lease->is_alive()) return lease;
+  }
+  return std::nullopt;
+}
+
 MemberStatus status_of(const Member& member, const fs::path& folder) {
   const MemberPaths paths(folder, member);
   MemberStatus status{.name = member.name, .steps = member.recipe.training.steps};
@@ -56,7 +64,7 @@ MemberStatus status_of(const Member& member, const fs::path& folder) {
     status.state = MemberState::kDone;
     status.step = status.steps;
     status.seconds = read_run_summary(paths.run.folder).cost.seconds;
-  } else if (const auto lease = lease_state(paths.run.lease()); lease && lease->is_alive()) {
+  } else if (const auto lease = living_lease(paths)) {
     status.state = MemberState::kRunning;
     if (lease->who) {
       status.note = describe(*lease->who);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -231,6 +232,36 @@ TEST_F(Leases, OneOfManyTakesWhatADeadOneLeft) {
     EXPECT_GE(winners, 1);
     fs::remove(path_);
   }
+}
+
+// However long another taker of this machine sleeps between its look and its rename.
+TEST_F(Leases, WhatADeadOneLeftIsTakenByOneAtATime) {
+  in_another_process([&] {
+    new Lease(path_);
+    _exit(0);
+  });
+  const LeaseHolder dead = holder();
+  {
+    const FileDescriptor other(::open(path_.c_str(), O_RDONLY));
+    ASSERT_EQ(::flock(other.number(), LOCK_EX), 0);
+    EXPECT_TRUE(contains(user_error([&] { const Lease lease(path_); }), "takes it over at this moment"));
+    EXPECT_EQ(holder(), dead);
+  }
+  const Lease lease(path_);
+  lease.expect_held();
+}
+
+TEST_F(Leases, ALinkToNowhereIsTold) {
+  fs::create_symlink(scratch_ / "nowhere", path_);
+  EXPECT_TRUE(
+      contains(user_error([&] { const Lease lease(path_); }), "run.lease is a symbolic link", "remove it"));
+}
+
+TEST_F(Leases, OneWhoIsRefusedCanTellItFromAMistake) {
+  const Lease lease(path_, quick());
+  EXPECT_THROW(Lease(path_, quick()), LeaseTaken);
+  leave(on_another_machine());
+  EXPECT_THROW(lease.expect_held(), LeaseTaken);
 }
 
 TEST_F(Leases, AFolderThatCannotBeWrittenIsTold) {

@@ -14,6 +14,7 @@ namespace lowtide {
 // A program that stands in for `lowtide train --recipe FILE --out DIR --resume --threads N [--gpu-memory SHARE]`. What it does
 // depends on the name of the run's folder: one that begins with
 //   fails   prints a line of output and one of error, and ends with code 2
+//   refused ends with code 75, as training does that finds a lease held
 //   silent  ends with code 0 and no result
 //   dies    is ended by SIGKILL
 //   hungry  likewise, and the file `vmstat` beside the run folders counts it as ended for want of memory
@@ -49,6 +50,7 @@ save() {
   exit "$1"
 }
 case "$name" in
+  refused*) echo "lowtide: another process is writing this run" >&2; exit 75 ;;
   fails*) echo "reading"; echo "lowtide: no such data" >&2; exit 2 ;;
   silent*) exit 0 ;;
   dies*) echo "about to die"; kill -9 $$ ;;

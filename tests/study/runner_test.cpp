@@ -127,6 +127,24 @@ TEST_F(Runner, ThreadsAreSharedAmongTheJobs) {
   EXPECT_TRUE(contains(calls, "waits-a threads=2", "waits-b threads=1", "waits-c threads=1"));  // four in all
 }
 
+// Of nine, two jobs have five and four.
+TEST_F(Runner, ThreadsAreSharedAmongTheRanksOfAJobToo) {
+  std::vector<Member> members{fake_member("alone"), fake_member("two-ranks"), fake_member("one-thread")};
+  for (const std::size_t member : {1, 2}) members[member].recipe.running.ranks = 2;
+  const auto run_with = [&](int jobs, int threads) {
+    const RunnerEnd end =
+        run_members(members, folder_.path(), {.program = trainer_, .jobs = jobs, .threads = threads});
+    EXPECT_TRUE(end.failed.empty());
+  };
+  const Member last = members.back();
+  members.pop_back();
+  run_with(2, 9);
+  members = {last};
+  run_with(1, 1);
+  const std::string calls = text("calls");
+  EXPECT_TRUE(contains(calls, "alone threads=5", "two-ranks threads=2", "one-thread threads=1")) << calls;
+}
+
 TEST_F(Runner, AFailureIsNotedAndTheRestGoOn) {
   const RunnerEnd end = run({"fails", "a", "silent", "dies", "b"}, 2);
   ASSERT_EQ(end.failed.size(), 3u);
@@ -201,6 +219,38 @@ TEST_F(Runner, OneThatIsRefusedForALeaseHasNotFailed) {
   EXPECT_TRUE(end.failed.empty());
   ASSERT_EQ(end.elsewhere.size(), 1u);
   EXPECT_EQ(end.elsewhere[0].writer, "process 812 on node7, job 4711_3");
+}
+
+// Of a machine whose clock is an hour behind; and by the time that this process looks, of nobody.
+TEST_F(Runner, OneThatIsRefusedHasNotFailedWhateverTheClocksSay) {
+  make_folders(folder_ / "refused");
+  std::ofstream(folder_ / "refused/run.lease")
+      << to_text(LeaseHolder{.boot = "another", .pid_namespace = "pid:[1]", .pid = 812, .host = "node7"});
+  fs::last_write_time(folder_ / "refused/run.lease",
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
+  const RunnerEnd end = run({"refused", "refused-too"});
+  EXPECT_TRUE(end.failed.empty());
+  ASSERT_EQ(end.elsewhere.size(), 2u);
+  EXPECT_EQ(end.elsewhere[0].writer, "process 812 on node7");
+  EXPECT_FALSE(fs::exists(folder_ / "refused/failed.txt"));
+}
+
+TEST_F(Runner, AScriptThatAnotherProcessRunsIsLeftToIt) {
+  members_ = {fake_member("script")};
+  members_[0].command = "touch {out}/ran # {schedule} {seed}";
+  const MemberPaths place(folder_.path(), members_[0]);
+  make_folders(place.run.folder);
+  {
+    const Lease held(place.lease());
+    EXPECT_EQ(status()[0].state, MemberState::kRunning);
+    const RunnerEnd end = run_members(members_, folder_.path(), {});
+    ASSERT_EQ(end.elsewhere.size(), 1u);
+    EXPECT_TRUE(contains(end.elsewhere[0].writer, "process " + std::to_string(getpid()) + " on "));
+    EXPECT_FALSE(fs::exists(place.run.folder / "ran"));
+  }
+  run_members(members_, folder_.path(), {});
+  EXPECT_TRUE(fs::exists(place.run.folder / "ran"));
+  EXPECT_FALSE(fs::exists(place.lease())) << "it is let go of";
 }
 
 TEST_F(Runner, OneMemberAlone) {
