@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -105,16 +106,21 @@ void add_tasks(std::vector<SlurmTask>& tasks, const Json& job, const std::vector
   }
 }
 
-// As an environment variable: a list of tasks that wait is cut after 64 characters otherwise.
+// As an environment variable: a list of tasks that wait is cut after 64 characters otherwise. By the user: asked of jobs by their
+// numbers, squeue fails where it has forgotten one; and --me is newer than some clusters.
 std::vector<std::string> squeue_command() {
-  return {"env", "SLURM_BITSTR_LEN=0", "squeue", "--json", "--me"};
+  return {"env", "SLURM_BITSTR_LEN=0", "squeue", "--json", fmt::format("--user={}", geteuid())};
 }
 
 std::vector<std::size_t> to_submit(const Study& study, const fs::path& folder) {
   const std::vector<Member> all = members(study);
   std::vector<MemberStatus> status = read_status(all, folder);
+  const SlurmQueue queue = ask_squeue(folder, all.size());
+  if (!queue.problem.empty())
+    throw UserError(fmt::format("{}; nothing is submitted, since runs may be queued already: try again later",
+                                queue.problem));
   std::set<std::size_t> queued;
-  for (const SlurmTask& task : ask_squeue(folder, all.size()).tasks) queued.insert(task.index);
+  for (const SlurmTask& task : queue.tasks) queued.insert(task.index);
   std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const MemberState state = status[i].state;

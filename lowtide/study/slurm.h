@@ -60,7 +60,7 @@ struct Submission {
 };
 
 // Submits the members that are neither done, nor trained now, nor queued: writes the script into the study's folder, gives it to
-// sbatch and notes the job. Nothing where there are none. UserError where sbatch refuses.
+// sbatch and notes the job. Nothing where there are none. UserError where sbatch refuses, or squeue does not tell what is queued.
 std::optional<Submission> submit_to_slurm(const Study& study, const std::filesystem::path& folder,
                                           const SlurmOptions& options);
 

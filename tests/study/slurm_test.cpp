@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "lowtide/io/file.h"
@@ -112,6 +113,46 @@ TEST(Slurm, JobsAreThoseOfTheFile) {
   EXPECT_EQ(slurm_jobs(folder.path()), (std::vector<std::int64_t>{7, 4711}));
   std::ofstream(folder / "slurm.jobs") << "seven\n";
   EXPECT_TRUE(contains(user_error([&] { slurm_jobs(folder.path()); }), "slurm.jobs", "damaged"));
+}
+
+// Stand-ins for SLURM's programs, before all others while one of these lives.
+class FakeSlurm {
+ public:
+  FakeSlurm() { setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1); }
+  ~FakeSlurm() { setenv("PATH", path_.c_str(), 1); }
+  FakeSlurm(const FakeSlurm&) = delete;
+  FakeSlurm& operator=(const FakeSlurm&) = delete;
+
+  void have(const std::string& program, const std::string& script) const {
+    std::ofstream(folder_ / program) << "#!/bin/sh\n" << script << "\n";
+    fs::permissions(folder_ / program, fs::perms::owner_all);
+  }
+
+ private:
+  const ScratchFolder folder_;
+  const std::string path_ = getenv("PATH");
+};
+
+TEST(Slurm, NothingIsSubmittedTwiceWhereTheQueueIsNotKnown) {
+  const FakeSlurm slurm;
+  const ScratchFolder folder;
+  Study study;
+  study.kind = Study::kSuite;
+  study.schedules = {"CR", "static"};
+  study.seeds = 1;
+  study.recipe.data.dir = "data";
+  study.recipe.training.steps = 40;
+  complete(study);
+  slurm.have("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1");
+  slurm.have("sbatch", "echo 7");
+  EXPECT_EQ(submit_to_slurm(study, folder.path(), {})->members, 2u) << "the first time nobody is asked";
+  EXPECT_TRUE(contains(user_error([&] { submit_to_slurm(study, folder.path(), {}); }),
+                       "Unable to contact slurm controller; nothing is submitted"));
+  EXPECT_EQ(slurm_jobs(folder.path()), std::vector<std::int64_t>{7});
+  // As older ones, which know no --me.
+  slurm.have("squeue", R"(for word; do [ "$word" = --me ] && exit 1; done
+    echo '{"jobs":[{"array_job_id":7,"array_task_id":1,"job_state":"PENDING"}]}')");
+  EXPECT_EQ(submit_to_slurm(study, folder.path(), {})->members, 1u);
 }
 
 TEST(Commands, GiveWhatTheyPrint) {
