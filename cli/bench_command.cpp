@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/as_rank.h"
 #include "cli/commands.h"
 #include "cli/parse.h"
 #include "cli/recipe_arguments.h"
@@ -13,7 +14,6 @@
 #include "lowtide/bench/ranks_bench.h"
 #include "lowtide/bench/stage_bench.h"
 #include "lowtide/bench/step_bench.h"
-#include "lowtide/ranks/c10d_ranks.h"
 #include "lowtide/schedule/text.h"
 #include "lowtide/train/local_ranks.h"
 
@@ -212,15 +212,16 @@ int bench_step_on_ranks(const StepBenchOptions& options, std::int64_t shards, in
   if (!mine) return code;
   prepare_torch(threads);
   const int all_threads = at::get_num_threads();
-  const auto group = C10dRanks::join(*mine, options.device, "");
-  const std::vector<RanksTiming> timings = bench_ranks(options, shards, all_threads, group);
-  if (!group->is_first()) return 0;
-  if (json) {
-    fmt::print("{}\n", to_json(options, shards, all_threads, ranks, timings).dump());
-  } else {
-    print_ranks(options, shards, all_threads, ranks, timings);
-  }
-  return 0;
+  return work_as_rank(*mine, options.device, "", [&](const std::shared_ptr<C10dRanks>& group) {
+    const std::vector<RanksTiming> timings = bench_ranks(options, shards, all_threads, group);
+    if (!group->is_first()) return 0;
+    if (json) {
+      fmt::print("{}\n", to_json(options, shards, all_threads, ranks, timings).dump());
+    } else {
+      print_ranks(options, shards, all_threads, ranks, timings);
+    }
+    return 0;
+  });
 }
 
 std::vector<std::string> names_in(const std::string& list) {

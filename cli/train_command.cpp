@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "cli/as_rank.h"
 #include "cli/commands.h"
 #include "cli/recipe_arguments.h"
 #include "cli/runtime.h"
@@ -183,25 +183,12 @@ bool is_finished_on_all(const Job& job, Ranks& ranks) {
                               kSharedFiles));
 }
 
-// One of the ranks tells of a failure; the others end without a word.
 int train_as_rank(const Job& job, const RankEnvironment& mine, const std::string& problem) {
-  constexpr int kFailed = 1;
-  std::shared_ptr<C10dRanks> ranks;
-  try {
-    ranks = C10dRanks::join(mine, job.arguments.recipe.running.device, problem);
+  const auto work = [&](const std::shared_ptr<C10dRanks>& ranks) {
     if (is_finished_on_all(job, *ranks)) return ranks->is_first() ? tell_finished(job.paths) : 0;
     return train(job, ranks);
-  } catch (const RankFailure& failure) {
-    if (failure.tells()) std::fputs(fmt::format("lowtide: {}\n", failure.what()).c_str(), stderr);
-    return kFailed;
-  } catch (const UserError& error) {
-    if (!ranks) throw;
-    if (!ranks->is_first_to_fail()) return kFailed;
-    throw UserError(fmt::format("rank {}: {}", mine.rank, error.what()));
-  } catch (...) {
-    if (ranks && !ranks->is_first_to_fail()) return kFailed;
-    throw;
-  }
+  };
+  return work_as_rank(mine, job.arguments.recipe.running.device, problem, work);
 }
 
 int train_alone(const Job& job) {

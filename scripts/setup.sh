@@ -18,7 +18,7 @@ command -v npm >/dev/null || packages+=(npm)
 case "${1:-}" in
   tests)
     packages+=(libgtest-dev libgmock-dev libbenchmark-dev clang libclang-rt-14-dev chromium groff-base strace)
-    packages+=(slurm-wlm munge iproute2)
+    packages+=(slurm-wlm munge iproute2 openmpi-bin)
     packages+=(python3-dev python3-torch pybind11-dev python3-pytest python3-setuptools python3-pip python3-wheel)
     ;;
   checks) packages+=(clang clang-format clang-tidy libomp-dev) ;;

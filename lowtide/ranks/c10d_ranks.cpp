@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <sstream>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -15,6 +16,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
+#include "lowtide/base/gpu.h"
 #include "lowtide/ranks/c10d.h"
 #include "lowtide/ranks/heartbeat.h"
 #include "lowtide/ranks/rendezvous.h"
@@ -24,10 +26,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Longer than a live rank takes to see that a connection broke, short for who waits.
-constexpr milliseconds kRollCall{3000};
-constexpr const char *kFailures = "failures", *kPresent = "present", *kProblem = "problem",
-                     *kAddress = "address", *kHeartbeat = "heartbeat";
+// Longer than a live rank takes to see that a connection broke, and than the three beats after which one that died is not heard
+// any more; short for who waits.
+constexpr milliseconds kRollCall{5000};
+constexpr const char *kFailures = "failures", *kPresent = "present", *kLooked = "looked",
+                     *kProblem = "problem", *kAddress = "address", *kHeartbeat = "heartbeat";
 
 std::string name_of(const char* what, int rank) { return fmt::format("{}/{}", what, rank); }
 
@@ -35,9 +38,24 @@ void set_text(const C10dStore& store, const std::string& name, const std::string
   store->set(name, std::vector<std::uint8_t>(text.begin(), text.end()));
 }
 
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// Asks until it is so, for the time of a roll call at most.
+template <typename Condition>
+void wait_until(const Condition& condition) {
+  const auto end = std::chrono::steady_clock::now() + kRollCall;
+  while (!condition() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(milliseconds(20));
+}
+
 std::string get_text(const C10dStore& store, const std::string& name) {
   const std::vector<std::uint8_t> bytes = store->get(name);
   return {bytes.begin(), bytes.end()};
+}
+
+std::string meeting_place(const RankEnvironment& environment) {
+  return environment.is_local() ? environment.folder
+                                : fmt::format("{}:{}", environment.address, environment.port);
 }
 
 C10dStore make_store(const RankEnvironment& environment) {
@@ -52,7 +70,7 @@ C10dStore make_store(const RankEnvironment& environment) {
     if (environment.meeting.empty()) return store;
     return c10::make_intrusive<c10d::PrefixStore>(environment.meeting, std::move(store));
   } catch (const std::exception&) {
-    const std::string place = fmt::format("{}:{}", environment.address, environment.port);
+    const std::string place = meeting_place(environment);
     if (environment.rank == 0)
       throw UserError(fmt::format(
           "rank 0 waits for {} others at {}, and not all of them came; is the port free, and has each rank "
@@ -74,11 +92,8 @@ void expect_no_problem(const C10dStore& store, const RankEnvironment& environmen
     const std::string what = fmt::format("rank {}: {}", rank, text);
     const bool tells = rank == environment.rank;
     // Who has the store leaves last.
-    if (store->add(kPresent, 1), environment.rank == 0) {
-      const auto end = std::chrono::steady_clock::now() + kRollCall;
-      while (store->add(kPresent, 0) < environment.size && std::chrono::steady_clock::now() < end)
-        std::this_thread::sleep_for(milliseconds(20));
-    }
+    store->add(kLooked, 1);
+    if (environment.rank == 0) wait_until([&] { return store->add(kLooked, 0) >= environment.size; });
     if (tells) throw UserError(what);
     throw RankFailure(what, false);
   }
@@ -103,12 +118,17 @@ c10::intrusive_ptr<C10dGroup> make_group(const C10dStore& store, const RankEnvir
   } catch (const UserError&) {
     throw;
   } catch (const std::exception& error) {
-    const std::string text = error.what();
     throw UserError(fmt::format("rank {} cannot connect to the others: {}{}", environment.rank,
-                                text.substr(0, text.find('\n')),
+                                first_line(error.what()),
                                 on_cuda ? "" : "; GLOO_SOCKET_IFNAME names the network interface to use"));
   }
 }
+
+// Who did not answer: `absent` in all, of whom some are heard, and are in a long step.
+struct RollCall {
+  int absent = 0;
+  std::vector<int> gone{};
+};
 
 class Group final : public C10dRanks {
  public:
@@ -160,15 +180,19 @@ class Group final : public C10dRanks {
   void guarded(const Call& call) {
     try {
       call();
-    } catch (const std::exception&) {
+    } catch (const std::exception& error) {
+      const std::string cause = first_line(error.what());
       group_.reset();  // closes its connections, which wakes those who wait for this one
-      throw failure_of_others();
+      throw failure_of_others(cause);
     }
   }
 
   void start_heartbeat();
-  RankFailure failure_of_others();
-  std::vector<int> missing_ranks();
+  RankFailure failure_of_others(const std::string& cause);
+  std::string explanation(const std::vector<int>& gone, const std::string& cause);
+  RollCall call_roll();
+  bool is_told();
+  void leave(int absent);
 
   RankEnvironment environment_;
   torch::Device device_;
@@ -227,49 +251,91 @@ void Group::start_heartbeat() {
   heartbeat_.start(place, end_without);
 }
 
-// The ranks that do not answer in time. Those that do have been told so by their connections.
-std::vector<int> Group::missing_ranks() {
+// Of one that failed by itself, or of a local one that was killed: its parent tells.
+bool Group::is_told() { return environment_.is_marked() || store_->check({kFailures}); }
+
+// Ranks answer when their connections break. It ends where a failure is told meanwhile.
+RollCall Group::call_roll() {
   set_text(store_, name_of(kPresent, rank()), "yes");
-  const auto end = std::chrono::steady_clock::now() + kRollCall;
-  std::vector<int> missing;
-  do {
-    std::this_thread::sleep_for(milliseconds(50));
-    missing.clear();
+  std::vector<int> absent;
+  wait_until([&] {
+    absent.clear();
     for (int other = 0; other < size(); ++other) {
-      if (!store_->check({name_of(kPresent, other)})) missing.push_back(other);
+      if (!store_->check({name_of(kPresent, other)})) absent.push_back(other);
     }
-  } while (!missing.empty() && std::chrono::steady_clock::now() < end);
-  return missing;
+    return absent.empty() || is_told();
+  });
+  if (is_told()) return {};
+  RollCall call{.absent = static_cast<int>(absent.size())};
+  std::copy_if(absent.begin(), absent.end(), std::back_inserter(call.gone),
+               [&](int other) { return !heartbeat_.hears(other); });
+  return call;
 }
 
-// The lowest rank that is left tells of one that went without a word. Of local ones the process that started them does.
-RankFailure Group::failure_of_others() {
-  if (environment_.is_local()) return {"another rank is gone", false};
-  std::vector<int> missing;
-  try {
-    missing = missing_ranks();
-    if (store_->check({kFailures})) return {"another rank failed", false};  // and has said why
-  } catch (const std::exception&) {
-    missing = {0};  // which has the store
+// Rank 0 hears of all, the others of rank 0 alone. A local rank that was killed would be told of by its parent.
+std::string Group::explanation(const std::vector<int>& gone, const std::string& cause) {
+  constexpr const char* kGone =
+      "rank {} is gone: it was killed, or its machine is down; the last checkpoint is whole";
+  if (!gone.empty() && !environment_.is_local()) {
+    if (rank() == 0) return fmt::format(kGone, fmt::join(gone, ", "));
+    if (gone[0] == 0) return fmt::format(kGone, 0);
+    wait_until([&] { return is_told(); });  // by rank 0
   }
-  int teller = 0;
-  while (std::find(missing.begin(), missing.end(), teller) != missing.end()) ++teller;
-  if (missing.empty()) return {"the connection between the ranks broke", rank() == teller};
-  return {fmt::format("rank {} is gone: it was killed, or its machine is down; the last checkpoint is whole",
-                      fmt::join(missing, ", ")),
-          rank() == teller};
+  return fmt::format("the connection between the ranks broke: {}; the last checkpoint is whole", cause);
+}
+
+// Who has the store waits until the others have looked; one that is in a long step is dismissed.
+void Group::leave(int absent) {
+  if (rank() != 0) {
+    heartbeat_.end();
+    store_->add(kLooked, 1);
+  } else if (!environment_.is_local()) {
+    wait_until([&] { return store_->add(kLooked, 0) >= size() - 1 - absent; });
+    heartbeat_.end_all();
+  }
+}
+
+RankFailure Group::failure_of_others(const std::string& cause) {
+  try {
+    const RollCall call = call_roll();
+    const std::string what = is_told() ? "another rank failed" : explanation(call.gone, cause);
+    const bool tells = store_->add(kFailures, 1) == 1 && !environment_.is_marked();
+    leave(call.absent);
+    return {what, tells};
+  } catch (const std::exception&) {  // rank 0 is gone, which has the store
+    return {explanation({0}, cause), rank() == 1};
+  }
 }
 
 bool Group::is_first_to_fail() {
   try {
     const bool first = store_->add(kFailures, 1) == 1;
     group_.reset();
-    // Who has the store waits until the others have looked.
-    if (!environment_.is_local() && rank() == 0) missing_ranks();
+    leave(0);
     return first;
   } catch (const std::exception&) {
     return true;  // rank 0 is gone with the store, perhaps for the same reason: better twice than not at all
   }
+}
+
+// What keeps this rank from a GPU of its own, if anything does.
+std::string gpu_problem(const RankEnvironment& environment) {
+  try {
+    expect_gpu();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  const int gpus = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).deviceCount();
+  if (gpu_of(environment, gpus)) return "";
+  return fmt::format(
+      "it is number {} on its machine, counted from 0, and finds {} GPUs; start a rank for each GPU, no more",
+      environment.local_rank, gpus);
+}
+
+void take_gpu(const RankEnvironment& environment) {
+  const c10::impl::VirtualGuardImpl gpus(c10::DeviceType::CUDA);
+  gpus.setDevice(c10::Device(c10::DeviceType::CUDA,
+                             static_cast<c10::DeviceIndex>(*gpu_of(environment, gpus.deviceCount()))));
 }
 
 }  // namespace
@@ -279,13 +345,20 @@ std::shared_ptr<C10dRanks> C10dRanks::join(RankEnvironment environment, const st
   const bool on_cuda = device == "cuda";
   check_rendezvous(environment);
   C10dStore store = make_store(environment);
-  expect_no_problem(store, environment, problem);
-  if (!environment.is_local()) environment.address = address_of_first(store, environment);
-  if (on_cuda) {
-    c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA)
-        .setDevice(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(environment.local_rank)));
+  try {
+    expect_no_problem(store, environment, problem.empty() && on_cuda ? gpu_problem(environment) : problem);
+    if (!environment.is_local()) environment.address = address_of_first(store, environment);
+    if (on_cuda) take_gpu(environment);
+    return std::make_shared<Group>(environment, std::move(store), on_cuda);
+  } catch (const UserError&) {
+    throw;
+  } catch (const std::exception& error) {  // the store's
+    throw UserError(
+        fmt::format("rank {} heard no more of the others, with whom it met at {}: {}; look whether each was "
+                    "started and why it ended, and "
+                    "start all of them again",
+                    environment.rank, meeting_place(environment), first_line(error.what())));
   }
-  return std::make_shared<Group>(environment, std::move(store), on_cuda);
 }
 
 }  // namespace lowtide

@@ -5,15 +5,19 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/shards.h"
+#include "lowtide/io/file.h"
 
 namespace lowtide {
 namespace {
 
 // Ports for jobs that say none: above those that services have, below those that Linux gives to connections.
 constexpr int kFirstPort = 20000, kPorts = 12000;
+
+std::string mark_of(const RankEnvironment& environment) { return environment.folder + "/ended-by-a-signal"; }
 
 // The variables of one launcher, whose name is for messages.
 class Launcher {
@@ -88,12 +92,33 @@ RankEnvironment from_mpirun(const Variables& variables) {
   return environment;
 }
 
-// The first of node[3-5,9],other: node3.
+// The first of rack[1-2]node[3-5,9]-ib,other: rack1node3-ib.
 std::string first_host(const std::string& list) {
-  const std::size_t bracket = list.find_first_of("[,");
-  if (bracket == std::string::npos || list[bracket] == ',') return list.substr(0, bracket);
-  const std::size_t begin = bracket + 1;
-  return list.substr(0, bracket) + list.substr(begin, list.find_first_of("-,]", begin) - begin);
+  std::string host;
+  for (std::size_t at = 0; at < list.size() && list[at] != ',';) {
+    if (list[at] != '[') {
+      host += list[at++];
+      continue;
+    }
+    const std::size_t begin = at + 1;
+    host += list.substr(begin, list.find_first_of("-,]", begin) - begin);
+    const std::size_t end = list.find(']', begin);
+    at = end == std::string::npos ? list.size() : end + 1;
+  }
+  return host;
+}
+
+// MPICH's mpirun and others set these, which do not say how the ranks find each other.
+void expect_no_other_launcher(const Variables& variables) {
+  if (variables("PMI_SIZE") == "1") return;
+  for (const char* variable : {"PMI_RANK", "PMI_SIZE", "PMIX_RANK"}) {
+    if (!variables(variable)) continue;
+    throw UserError(fmt::format(
+        "{} is set, by a launcher of processes that is not known here; start the ranks by torchrun, Open "
+        "MPI's "
+        "mpirun or srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; to train alone, unset it",
+        variable));
+  }
 }
 
 RankEnvironment from_srun(const Variables& variables) {
@@ -108,15 +133,26 @@ RankEnvironment from_srun(const Variables& variables) {
 
 }  // namespace
 
+void RankEnvironment::mark() const { const std::ofstream file(mark_of(*this)); }
+
+bool RankEnvironment::is_marked() const { return is_local() && file_exists(mark_of(*this)); }
+
+std::optional<int> gpu_of(const RankEnvironment& environment, int gpus) {
+  if (gpus == 1 && !environment.is_local()) return 0;
+  return environment.local_rank < gpus ? std::optional(environment.local_rank) : std::nullopt;
+}
+
 // The batch script of a SLURM job has some of a step's variables, but not the number of its tasks.
 std::optional<RankEnvironment> rank_environment(const Variables& variables) {
   std::optional<RankEnvironment> found;
   if (variables("RANK") || variables("WORLD_SIZE")) {
     found = from_torchrun(variables);
-  } else if (variables("OMPI_COMM_WORLD_SIZE")) {
+  } else if (variables("OMPI_COMM_WORLD_RANK") || variables("OMPI_COMM_WORLD_SIZE")) {
     found = from_mpirun(variables);
   } else if (variables("SLURM_STEP_NUM_TASKS")) {
     found = from_srun(variables);
+  } else {
+    expect_no_other_launcher(variables);
   }
   return found && found->size > 1 ? found : std::nullopt;
 }

@@ -18,7 +18,15 @@ struct RankEnvironment {
       meeting{};  // under this name, in a store that the launcher keeps at that address; empty: rank 0 keeps one
 
   bool is_local() const { return address.empty(); }
+
+  // Who started local ranks marks in their folder that one of them was ended by a signal, and tells people of it.
+  void mark() const;
+  bool is_marked() const;
 };
+
+// Which of so many GPUs that a rank sees is its own: that of its local rank; the only one, where a launcher shows each rank one.
+// Nothing where there are too few.
+std::optional<int> gpu_of(const RankEnvironment& environment, int gpus);
 
 using Variables = std::function<std::optional<std::string>(const char* name)>;
 

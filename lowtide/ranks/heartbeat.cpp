@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -84,6 +85,13 @@ class Heartbeat::Loop {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
   ~Loop() { end(Kind::kLeaving); }
+
+  bool hears(int rank) const {
+    constexpr int kMostSilent = 2;  // beats: one that lives is late by one at most
+    const std::lock_guard lock(mutex_);
+    const auto peer = peers_.find(rank);
+    return peer != peers_.end() && peer->second.silent && *peer->second.silent <= kMostSilent;
+  }
 
   void end(Kind last_message) {
     if (!thread_.joinable()) return;
@@ -179,6 +187,7 @@ class Heartbeat::Loop {
         return lost_({}), false;
       }
       const bool is_new = peer->second.address.length == 0;
+      const std::lock_guard lock(mutex_);
       peer->second = {from, message.kind == Kind::kLeaving ? std::nullopt : std::optional(0)};
       if (is_new) send(from, Kind::kAlive);  // so that it is watched from now on, not from the next beat
     }
@@ -189,6 +198,7 @@ class Heartbeat::Loop {
     const auto limit = static_cast<int>(options_.expiry / options_.beat);
     LostRanks lost{.tells = place_.rank == 0 || place_.rank == place_.deputy};
     bool too_long = false;
+    const std::lock_guard lock(mutex_);
     for (auto& [rank, peer] : peers_) {
       if (!peer.silent) continue;
       too_long = ++*peer.silent > limit || too_long;
@@ -201,7 +211,8 @@ class Heartbeat::Loop {
   FileDescriptor socket_, stop_;
   HeartbeatPlace place_;
   std::function<void(const LostRanks&)> lost_;
-  std::map<int, Peer> peers_;  // by rank: those that this one watches
+  std::map<int, Peer> peers_;  // by rank: those that this one watches; changed by the thread alone
+  mutable std::mutex mutex_;   // of those changes
   std::thread thread_;
 };
 
@@ -211,6 +222,8 @@ int Heartbeat::port() const { return loop_->port(); }
 void Heartbeat::start(const HeartbeatPlace& place, std::function<void(const LostRanks&)> lost) {
   loop_->start(place, std::move(lost));
 }
+bool Heartbeat::hears(int rank) const { return loop_->hears(rank); }
+void Heartbeat::end() { loop_->end(Kind::kLeaving); }
 void Heartbeat::end_all() { loop_->end(Kind::kLost); }
 
 }  // namespace lowtide

@@ -48,6 +48,12 @@ class Heartbeat {
   // `lost` is called once at most, on the thread that listens.
   void start(const HeartbeatPlace& place, std::function<void(const LostRanks&)> lost);
 
+  // Whether a rank that this one watches has shown life within the last beats.
+  bool hears(int rank) const;
+
+  // Leaves before this is destroyed: from then on nobody tells this rank to end.
+  void end();
+
   // For a rank that ends by an error and tells people itself: to all others no rank is lost, but they are to end.
   void end_all();
 

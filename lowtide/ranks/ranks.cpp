@@ -14,6 +14,7 @@ class Alone final : public Ranks {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  bool is_alone() const override { return true; }
   void broadcast(const std::vector<torch::Tensor>&) override {}
 
  private:
@@ -39,7 +40,7 @@ Shards Ranks::shards_of(std::int64_t total) const {
 
 // Every rank sums a slice of the nodes of all, and they tell each other the sums: as much is sent as by a sum in a ring.
 torch::Tensor Ranks::sum(std::vector<torch::Tensor> nodes) {
-  if (size() == 1) return tree_sum(std::move(nodes));
+  if (is_alone()) return tree_sum(std::move(nodes));
   const auto count = static_cast<std::int64_t>(nodes.size());
   const std::int64_t numbers = nodes[0].numel(), slice = (numbers + size() - 1) / size();
   torch::Tensor slices = torch::zeros({size(), count, slice}, nodes[0].options());
@@ -55,12 +56,12 @@ torch::Tensor Ranks::sum(std::vector<torch::Tensor> nodes) {
 }
 
 std::vector<torch::Tensor> Ranks::gather(const torch::Tensor& mine) {
-  if (size() == 1) return {mine};
+  if (is_alone()) return {mine};
   return all_gather(mine.contiguous()).unbind(0);
 }
 
 std::vector<std::vector<std::int64_t>> Ranks::gather(const std::vector<std::int64_t>& mine) {
-  if (size() == 1) return {mine};
+  if (is_alone()) return {mine};
   const torch::Tensor all = all_gather(torch::tensor(mine, torch::kInt64).to(device())).cpu();
   std::vector<std::vector<std::int64_t>> numbers;
   for (const torch::Tensor& row : all.unbind(0)) {
@@ -71,7 +72,7 @@ std::vector<std::vector<std::int64_t>> Ranks::gather(const std::vector<std::int6
 }
 
 std::vector<std::string> Ranks::gather(const std::string& mine) {
-  if (size() == 1) return {mine};
+  if (is_alone()) return {mine};
   std::int64_t longest = 1;  // a tensor without elements is not sent
   std::vector<std::int64_t> lengths;
   for (const auto& length : gather(std::vector{static_cast<std::int64_t>(mine.size())})) {

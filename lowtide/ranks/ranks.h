@@ -19,6 +19,7 @@ class Ranks {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   bool is_first() const { return rank() == 0; }
+  virtual bool is_alone() const { return false; }  // in one process, without anything to talk by
 
   // The part of every batch that falls to this rank.
   Shards shards_of(std::int64_t total) const;

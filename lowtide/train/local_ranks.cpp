@@ -55,9 +55,15 @@ class MeetingPlace {
   fs::path folder_;
 };
 
+bool is_stop_signal(int signal) {
+  return std::find(kStopSignals.begin(), kStopSignals.end(), signal) != kStopSignals.end();
+}
+
 // The processes, by rank, as long as they run.
 class LocalRanks {
  public:
+  explicit LocalRanks(const RankEnvironment& environment) : environment_(environment) {}
+
   // Whether this is the parent; in a child `rank` is its own.
   bool start(int count, int& rank) {
     const pid_t parent = getpid();
@@ -107,13 +113,22 @@ class LocalRanks {
       int status = 0;
       if (running_[rank] <= 0 || waitpid(running_[rank], &status, WNOHANG) != running_[rank]) continue;
       running_[rank] = 0;
-      if (WIFSIGNALED(status)) {
+      if (WIFSIGNALED(status)) environment_.mark();
+      if (WIFSIGNALED(status) && is_stop_signal(WTERMSIG(status))) {
+        stopped(WTERMSIG(status));
+      } else if (WIFSIGNALED(status)) {
         killed(rank, WTERMSIG(status));
       } else {
         code_ = std::max(code_, WEXITSTATUS(status));
       }
       if (code_ != 0 && !failed_at_) failed_at_ = Clock::now();
     }
+  }
+
+  // Before it trained, when there is nothing to save yet. A scheduler may have told this rank alone.
+  void stopped(int signal) {
+    code_ = std::max(code_, 128 + signal);
+    send(signal);
   }
 
   void killed(std::size_t rank, int signal) {
@@ -127,6 +142,7 @@ class LocalRanks {
     code_ = std::max(code_, 1);
   }
 
+  const RankEnvironment& environment_;
   std::vector<pid_t> running_;
   int code_ = 0;
   std::optional<Clock::time_point> failed_at_;
@@ -136,8 +152,8 @@ class LocalRanks {
 
 std::optional<RankEnvironment> start_local_ranks(int count, int& code) {
   const MeetingPlace place;
-  LocalRanks ranks;
   RankEnvironment environment{.size = count, .folder = place.folder().string()};
+  LocalRanks ranks(environment);
   if (ranks.start(count, environment.rank)) {
     code = ranks.wait();
     return std::nullopt;

@@ -3,11 +3,13 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 
 #include "lowtide/io/file.h"
 #include "lowtide/io/jsonl.h"
+#include "lowtide/study/command.h"
 #include "tests/cli/program.h"
 #include "tests/data/detection/small_voc.h"
 
@@ -78,6 +80,7 @@ class RanksProgram : public Program {
       line.erase("seconds");
       line.erase("items_per_s");
       line.erase("took");
+      line.erase("step_took");
       bytes += line.dump() + "\n";
     }
     return bytes + read_run_file(run.result()).at("test").dump();
@@ -109,6 +112,13 @@ class RanksProgram : public Program {
 
   // Ports of this process's own: several tests run at once.
   static int some_port(int offset) { return 33000 + (getpid() * 16 + offset) % 20000; }
+
+  static int port_of(const FileDescriptor& server) {
+    sockaddr_in address{};
+    socklen_t size = sizeof(address);
+    getsockname(server.number(), reinterpret_cast<sockaddr*>(&address), &size);
+    return ntohs(address.sin_port);
+  }
 
   // Each with output in a folder of its own.
   std::vector<Process> started_ranks(const Flags& flags, int port, int size) {
@@ -369,13 +379,33 @@ TEST_F(RanksProgram, WrongVariablesAreNamed) {
 TEST_F(RanksProgram, APortThatIsTakenIsNamed) {
   const FileDescriptor server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(listen(server.number(), 1), 0);  // at a port that is free
-  sockaddr_in address{};
-  socklen_t size = sizeof(address);
-  getsockname(server.number(), reinterpret_cast<sockaddr*>(&address), &size);
-  const int port = ntohs(address.sin_port);
+  const int port = port_of(server);
   expect_mistake(images({"--out", (folder_ / "run").string()}),
                  fmt::format("rank 0 cannot wait for the others at port {}, which another process has", port),
                  as_rank(0, 2, port));
+}
+
+// As of a rank 0 that ends while the others wait for what it has to say: what c10d's store asks first is answered, nothing after.
+TEST_F(RanksProgram, AStoreThatGoesAwayIsNamed) {
+  const FileDescriptor server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(listen(server.number(), 1), 0);
+  std::jthread store([&] {
+    const FileDescriptor rank(accept(server.number(), nullptr, nullptr));
+    const timeval quiet{.tv_sec = 1, .tv_usec = 0};
+    setsockopt(rank.number(), SOL_SOCKET, SO_RCVTIMEO, &quiet, sizeof(quiet));
+    std::array<char, 4096> asked{};
+    const auto hear = [&] {
+      while (recv(rank.number(), asked.data(), asked.size(), 0) > 0) {
+      }
+    };
+    hear();
+    const std::int64_t count = 1;
+    send(rank.number(), &count, sizeof(count), MSG_NOSIGNAL);
+    hear();
+  });
+  const int port = port_of(server);
+  expect_mistake(images({"--out", (folder_ / "run").string()}), fmt::format("at 127.0.0.1:{}", port),
+                 as_rank(1, 2, port));
 }
 
 TEST_F(RanksProgram, OneThatCannotConnectEndsTheOthers) {
@@ -409,6 +439,18 @@ TEST_F(RanksProgram, WhatOneRankCannotDoIsToldOnce) {
   EXPECT_EQ(told, "lowtide: rank 0: ranks is 4, but 2 were started; leave it out, or start as many\n");
 }
 
+TEST_F(RanksProgram, ARunThatAnotherProcessHasIsNoMistake) {
+  const RunPaths run{folder_ / "run"};
+  fs::create_directories(run.folder);
+  const Lease held = take_run(run);
+  for (const char* ranks : {"1", "2"}) {
+    const Finished refused = this->run(images({"--out", run.folder.string(), "--ranks", ranks}));
+    EXPECT_EQ(refused.code, 75);
+    EXPECT_NE(refused.error.find("another process is writing this run, process "), std::string::npos);
+    EXPECT_EQ(std::count(refused.error.begin(), refused.error.end(), '\n'), 1) << refused.error;
+  }
+}
+
 TEST_F(RanksProgram, RefusesRanksAndShardsThatDoNotFit) {
   const std::string out = (folder_ / "run").string();
   expect_mistake(images({"--out", out, "--ranks", "3"}), "ranks is 3; expected a divisor of shards, 4");
@@ -416,6 +458,34 @@ TEST_F(RanksProgram, RefusesRanksAndShardsThatDoNotFit) {
                  "shards is 3; expected a divisor of batch, 20");
   expect_mistake({"train", "--recipe", recipe_.string(), "--ranks", "2", "--out", out},
                  "ranks is 2; expected a divisor of shards, 1");
+}
+
+// By the launchers themselves: as many processes, and the bytes of those that the program starts.
+class Launchers : public RanksProgram {
+ protected:
+  void expect_same_bytes(Flags words, const Flags& probe) {
+    if (const CommandEnd asked = run_command(probe); asked.code != 0)
+      GTEST_SKIP() << probe[0] << " does not run here: " << asked.error;
+    const RunPaths run{folder_ / "launched"};
+    words.push_back(LOWTIDE_PROGRAM);
+    for (const std::string& flag : images({"--out", run.folder.string(), "--threads", "1"}))
+      words.push_back(flag);
+    const CommandEnd end = run_command(words, std::chrono::minutes(5));
+    ASSERT_EQ(end.code, 0) << end.error;
+    EXPECT_EQ(bytes_of(run), trained(images(), "local", {"--ranks", "2"}));
+  }
+};
+
+TEST_F(Launchers, Torchrun) {
+  expect_same_bytes(
+      {"torchrun", "--no_python", "--nproc_per_node", "2", "--master_port", fmt::to_string(some_port(9)),
+       "--redirects", "1", "--tee", "1", "--log_dir", (folder_ / "logs").string()},
+      {"torchrun", "--help"});
+}
+
+TEST_F(Launchers, Mpirun) {
+  expect_same_bytes({"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"},
+                    {"mpirun", "--allow-run-as-root", "-n", "1", "true"});
 }
 
 // The processes of a run that was started here, by rank.
@@ -521,6 +591,52 @@ TEST_F(LongRun, StopsWhenTheOneThatStartedItIsAskedTo) {
   const Finished stopped = process.wait();
   EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.error;
   EXPECT_NE(stopped.out.find("stopped at step"), std::string::npos) << stopped.out;
+}
+
+// While the ranks still meet and read data.
+TEST_F(LongRun, ThatIsAskedToStopBeforeItTrainsEndsAsBySignals) {
+  for (const bool tells_one_rank : {false, true}) {
+    Process process(folder_.path(), flags("100000", {"--ranks", "2", "--out", out_.string()}));
+    while (children_of(process.pid()).size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    tells_one_rank ? kill(children_of(process.pid())[1], SIGTERM) : kill(process.pid(), SIGTERM);
+    const Finished stopped = process.wait();
+    EXPECT_EQ(stopped.code, 128 + SIGTERM);
+    EXPECT_EQ(stopped.error, "");
+  }
+}
+
+class RanksBench : public RanksProgram {
+ protected:
+  static Flags flags(const std::string& repeat) {
+    return {"bench",   "step",     "--model", "cifar-resnet20", "--batch", "4",         "--image-size",
+            "16",      "--repeat", repeat,    "--engines",      "integer", "--threads", "2",
+            "--ranks", "2",        "--json"};
+  }
+};
+
+TEST_F(RanksBench, TimesRanksAgainstOneProcess) {
+  const Finished finished = run(flags("2"));
+  ASSERT_EQ(finished.code, 0) << finished.error;
+  const Json told = Json::parse(finished.out);
+  for (const char* key : {"ranks", "shards", "threads"}) EXPECT_EQ(told.at(key), 2) << key;
+  const Json& timing = told.at("engines").at("integer");
+  for (const char* key : {"alone_ms", "ranks_ms", "exchange_ms"}) EXPECT_GT(timing.at(key), 0) << key;
+  // ResNet-20's 0.27 million gradients and more, as floats: half of them as they are, half as sums.
+  EXPECT_GT(timing.at("sent_bytes"), 4 * 270'000);
+  expect_mistake({"bench", "step", "--ranks", "3", "--shards", "4"},
+                 "ranks is 3; expected a divisor of shards, 4");
+}
+
+TEST_F(RanksBench, TellsOfARankThatIsKilledOnce) {
+  Process process(folder_.path(), flags("1000000"));
+  while (children_of(process.pid()).size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  std::this_thread::sleep_for(std::chrono::seconds(3));  // until they time steps
+  kill(children_of(process.pid())[1], SIGKILL);
+  const Finished finished = process.wait();
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_EQ(
+      finished.error,
+      "lowtide: rank 1 was killed by signal 9 (Killed); the others stop, and the last checkpoint is whole\n");
 }
 
 }  // namespace

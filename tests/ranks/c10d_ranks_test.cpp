@@ -1,10 +1,18 @@
 #include "lowtide/ranks/c10d_ranks.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <torch/cuda.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <thread>
 
 namespace lowtide {
 namespace {
@@ -64,6 +72,82 @@ TEST_P(GroupOfOne, TellsWhatKeepsItFromTakingPart) {
   } catch (const UserError& error) {
     EXPECT_STREQ(error.what(), "rank 0: its data is missing");
   }
+}
+
+// What a rank of several, each in a process of its own, learns where their connection breaks.
+class RanksApart : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = (std::filesystem::temp_directory_path() / "lowtide-apart-XXXXXX").string();
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // One of local ranks, or, with a port, one of ranks that a launcher started.
+  RankEnvironment place(int rank, int size, int port = 0) const {
+    if (port == 0) return {.rank = rank, .size = size, .local_rank = rank, .folder = folder_};
+    return {.rank = rank, .size = size, .local_rank = rank, .address = "127.0.0.1", .port = port};
+  }
+
+  // Joins and works; notes how that failed, with a + where it tells people.
+  pid_t start(const RankEnvironment& mine, const std::function<void(Ranks&)>& work) const {
+    const pid_t pid = fork();
+    if (pid != 0) return pid;
+    std::ofstream note(folder_ + "/note" + std::to_string(mine.rank));
+    try {
+      work(*C10dRanks::join(mine, "cpu", ""));
+      note << "did it";
+    } catch (const RankFailure& failure) {
+      note << (failure.tells() ? "+" : "-") << failure.what();
+    } catch (const std::exception& error) {
+      note << error.what();
+    }
+    note.close();
+    std::_Exit(0);
+  }
+
+  std::string note_of(pid_t pid, int rank) const {
+    waitpid(pid, nullptr, 0);
+    std::ifstream file(folder_ + "/note" + std::to_string(rank));
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::string folder_;
+};
+
+TEST_F(RanksApart, ThatAllFailForOneReasonTellItOnce) {
+  const auto fail = [](Ranks& ranks) { ranks.gather(torch::zeros({2}, torch::kComplexFloat)); };
+  const pid_t ranks[]{start(place(0, 2), fail), start(place(1, 2), fail)};
+  const std::string notes = note_of(ranks[0], 0) + note_of(ranks[1], 1);
+  if (notes.find("this build has no") != notes.npos) GTEST_SKIP() << notes;
+  EXPECT_EQ(std::count(notes.begin(), notes.end(), '+'), 1) << notes;
+  EXPECT_NE(notes.find("+the connection between the ranks broke: "), notes.npos) << notes;
+  EXPECT_NE(notes.find("calar type"), notes.npos) << notes;  // what Gloo says
+}
+
+// It is heard all the while.
+TEST_F(RanksApart, OneInALongStepIsNotTakenForTheOneThatIsGone) {
+  const int port = 20000 + getpid() % 12000;
+  const auto meet = [](Ranks& ranks) { ranks.gather(torch::zeros({1})); };
+  const pid_t ranks[]{start(place(0, 3, port),
+                            [&](Ranks& all) {
+                              meet(all);
+                              meet(all);
+                            }),
+                      start(place(1, 3, port),
+                            [&](Ranks& all) {
+                              meet(all);
+                              std::this_thread::sleep_for(std::chrono::seconds(20));
+                            }),
+                      start(place(2, 3, port), [&](Ranks& all) {
+                        meet(all);
+                        std::_Exit(9);
+                      })};
+  const std::string first = note_of(ranks[0], 0);
+  EXPECT_EQ(note_of(ranks[1], 1), "") << "it was dismissed";
+  note_of(ranks[2], 2);
+  if (first.find("this build has no") != first.npos) GTEST_SKIP() << first;
+  EXPECT_EQ(first, "+rank 2 is gone: it was killed, or its machine is down; the last checkpoint is whole");
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, GroupOfOne, testing::Values("cpu", "cuda"),

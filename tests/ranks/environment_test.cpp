@@ -90,6 +90,12 @@ TEST(RankEnvironment, OfSrunMeetsAtItsFirstNode) {
   EXPECT_EQ(found->address, "node07");
   EXPECT_EQ(environment_of(with(kSrun, "SLURM_STEP_NODELIST", "a,b"))->address, "a");
   EXPECT_EQ(environment_of(with(kSrun, "SLURM_STEP_NODELIST", "gpu1"))->address, "gpu1");
+  const auto first_of = [](const char* nodes) {
+    return environment_of(with(kSrun, "SLURM_STEP_NODELIST", nodes))->address;
+  };
+  EXPECT_EQ(first_of("n[1-3]-ib"), "n1-ib");
+  EXPECT_EQ(first_of("n[5,7]-ib,m1"), "n5-ib");
+  EXPECT_EQ(first_of("r[1-2]n[03-04]"), "r1n03");
   EXPECT_EQ(environment_of(with(kSrun, "MASTER_ADDR", "10.0.0.1"))->address, "10.0.0.1");
   EXPECT_EQ(environment_of(with(kSrun, "MASTER_PORT", "1234"))->port, 1234);
 }
@@ -120,7 +126,26 @@ TEST(RankEnvironment, NamesWhatIsWrong) {
   expect_refused(with(kTorchrun, "WORLD_SIZE", "0"), "WORLD_SIZE is '0'; expected a number from 1");
   expect_refused(with(kTorchrun, "MASTER_PORT", "99999"),
                  "MASTER_PORT is '99999'; expected a number from 1 to 65535");
+  expect_refused(without(kMpirun, "OMPI_COMM_WORLD_SIZE"), "OMPI_COMM_WORLD_SIZE is not set");
   expect_refused(without(kSrun, "SLURM_PROCID"), "SLURM_PROCID is not set, though others of srun's");
+}
+
+// As MPICH's mpirun starts them: each would train by itself, in one folder.
+TEST(RankEnvironment, OfALauncherThatIsNotKnownIsNamed) {
+  expect_refused({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, "PMI_RANK is set, by a launcher");
+  expect_refused({{"PMIX_RANK", "0"}}, "PMIX_RANK is set");
+  EXPECT_FALSE(environment_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}));
+  EXPECT_EQ(environment_of(with(kSrun, "PMI_RANK", "2"))->size, 4);
+  EXPECT_EQ(environment_of(with(kMpirun, "PMIX_RANK", "1"))->size, 2);
+}
+
+TEST(RankEnvironment, ARankHasAGpuOfItsOwn) {
+  const RankEnvironment third{.size = 4, .local_rank = 2, .address = "node1"};
+  EXPECT_EQ(gpu_of(third, 4), 2);
+  EXPECT_EQ(gpu_of(third, 1), 0);  // as SLURM's --gpus-per-task shows each one its own
+  EXPECT_EQ(gpu_of(third, 2), std::nullopt);
+  EXPECT_EQ(gpu_of(third, 0), std::nullopt);
+  EXPECT_EQ(gpu_of({.size = 2, .local_rank = 1, .folder = "here"}, 1), std::nullopt);  // rank 0 has it
 }
 
 }  // namespace

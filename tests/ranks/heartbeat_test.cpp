@@ -124,6 +124,28 @@ TEST_F(Heartbeats, WhoLeavesIsNotLost) {
   EXPECT_EQ(code_of(0, 2 * kFast.expiry), 0);
 }
 
+TEST_F(Heartbeats, WhoIsKilledIsSoonNotHeard) {
+  Heartbeat first(kFast);
+  const pid_t pid = fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0)
+    be_rank({.rank = 1, .size = 2, .address = "localhost", .port = first.port(), .token = 7}, first);
+  ranks_ = {pid};
+  const auto comes_true = [&](bool heard) {
+    for (milliseconds waited{0}; waited < kAmple && first.hears(1) != heard; waited += milliseconds(10))
+      std::this_thread::sleep_for(milliseconds(10));
+    return first.hears(1) == heard;
+  };
+  bool is_lost = false;
+  EXPECT_FALSE(first.hears(1)) << "before it began";
+  first.start({.rank = 0, .size = 2, .token = 7}, [&](const LostRanks&) { is_lost = true; });
+  EXPECT_TRUE(comes_true(true));
+  kill(pid, SIGKILL);
+  EXPECT_TRUE(comes_true(false));
+  EXPECT_FALSE(is_lost) << "that takes longer";
+  first.end();
+}
+
 // As where datagrams do not pass between two machines.
 TEST_F(Heartbeats, WhoWasNeverHeardOfIsNotLost) {
   start(2, /*stranger=*/1);
