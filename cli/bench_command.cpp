@@ -233,7 +233,7 @@ std::vector<std::string> names_in(const std::string& list) {
 }  // namespace
 
 int bench_command(int argc, char** argv) {
-  constexpr const char *kWhat = "step|layer", *kDevices = "cpu|cuda";
+  constexpr const char* kWhat = "step|layer";
   StepBenchOptions options;
   std::string what, engines, models, recipe;
   int threads = 0, ranks = 1;

@@ -23,7 +23,7 @@ struct EvalArguments {
   bool best = false, json = false;
 };
 
-constexpr const char *kSplits = "test|valid", *kDevices = "cpu|cuda";
+constexpr const char* kEvalSplits = "test|valid";
 
 std::optional<int> read_arguments(EvalArguments& arguments, int argc, char** argv) {
   CLI::App app("Evaluate a run, or a checkpoint, at a declared precision.", "eval");
@@ -34,7 +34,7 @@ std::optional<int> read_arguments(EvalArguments& arguments, int argc, char** arg
       ->type_name("FILE");
   app.add_option("--eval-bits", arguments.bits, "bits; 0: fp32; -1: as its recipe says")
       ->capture_default_str();
-  app.add_option("--split", arguments.split, "which items")->capture_default_str()->type_name(kSplits);
+  app.add_option("--split", arguments.split, "which items")->capture_default_str()->type_name(kEvalSplits);
   app.add_option("--data-dir", arguments.data_dir, "folder of the data set; default: as its recipe says")
       ->type_name("FOLDER");
   app.add_option("--language", arguments.language, "of xnli's pairs; default: as its recipe says");
@@ -44,7 +44,7 @@ std::optional<int> read_arguments(EvalArguments& arguments, int argc, char** arg
   app.add_option("--threads", arguments.threads, "0: all cores")->capture_default_str();
   app.add_flag("--json", arguments.json, "print one JSON object");
   if (const auto code = parse(app, argc, argv)) return code;
-  expect_choice("split", arguments.split, kSplits);
+  expect_choice("split", arguments.split, kEvalSplits);
   expect_choice("device", arguments.device, kDevices);
   if (arguments.run.empty() == arguments.checkpoint.empty())
     throw UserError("expected one of RUN, a run folder, and --checkpoint FILE");

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *kSplits = "train|valid|test", *kDevices = "cpu|cuda";
+constexpr const char* kLandscapeSplits = "train|valid|test";
 
 struct Arguments {
   std::vector<std::string> checkpoints;
@@ -55,7 +55,7 @@ std::optional<int> read_arguments(Arguments& arguments, int argc, char** argv) {
   app.add_option("--span", arguments.span, "how far to either side; 1: as far as the weights are long")
       ->capture_default_str();
   app.add_option("--items", arguments.items, "how many items of the split; 0: all")->capture_default_str();
-  app.add_option("--split", arguments.split, "which items")->capture_default_str()->type_name(kSplits);
+  app.add_option("--split", arguments.split, "which items")->capture_default_str()->type_name(kLandscapeSplits);
   app.add_option("--seed", arguments.seed, "of the directions")->capture_default_str();
   app.add_option("--bits,--eval-bits", arguments.bits, "0: fp32; -1: as the run evaluates")
       ->capture_default_str();
@@ -67,7 +67,7 @@ std::optional<int> read_arguments(Arguments& arguments, int argc, char** argv) {
       ->type_name(kDevices);
   app.add_option("--threads", arguments.threads, "0: all cores")->capture_default_str();
   if (const auto code = parse(app, argc, argv)) return code;
-  expect_choice("split", arguments.split, kSplits);
+  expect_choice("split", arguments.split, kLandscapeSplits);
   expect_choice("device", arguments.device, kDevices);
   return std::nullopt;
 }
@@ -78,12 +78,12 @@ Split split_of(const std::string& name) {
   return splits.at(name);
 }
 
-struct Trained {
+struct TrainedRun {
   RunPaths run;
   fs::path checkpoint;
 };
 
-Trained find_trained(const fs::path& given) {
+TrainedRun find_trained(const fs::path& given) {
   if (!file_exists(given))
     throw UserError(
         fmt::format("{}: no such file; expected a run folder, or a checkpoint in one", given.string()));
@@ -101,8 +101,8 @@ Trained find_trained(const fs::path& given) {
       "{}: not in a run folder: there is no run.json beside it or in the folder above", given.string()));
 }
 
-std::vector<Trained> find_all(const std::vector<std::string>& given) {
-  std::vector<Trained> all;
+std::vector<TrainedRun> find_all(const std::vector<std::string>& given) {
+  std::vector<TrainedRun> all;
   std::map<fs::path, std::string> seen;
   for (const std::string& path : given) {
     all.push_back(find_trained(path));
@@ -118,7 +118,7 @@ std::vector<Trained> find_all(const std::vector<std::string>& given) {
   return all;
 }
 
-Recipe recipe_of(const Trained& trained, const Arguments& arguments) {
+Recipe recipe_of(const TrainedRun& trained, const Arguments& arguments) {
   Recipe recipe = read_run_recipe(trained.run);
   if (!arguments.data_dir.empty()) recipe.data.dir = arguments.data_dir;
   if (arguments.bits != -1) recipe.precision.eval_bits = arguments.bits;
@@ -128,7 +128,7 @@ Recipe recipe_of(const Trained& trained, const Arguments& arguments) {
   return recipe;
 }
 
-std::string title_of(const Trained& trained, const Json& state) {
+std::string title_of(const TrainedRun& trained, const Json& state) {
   const std::string name = fs::weakly_canonical(trained.run.folder).filename().string();
   const auto step = state.value("step", std::int64_t{0});
   return step == state.value("total_steps", step) ? name : fmt::format("{}, step {}", name, step);
@@ -168,7 +168,7 @@ MeasuredPlane measure(Task& task, const Recipe& recipe, const std::string& title
   return result;
 }
 
-void write_file(const fs::path& file, const MeasuredPlane& measured, const Trained& trained,
+void write_file(const fs::path& file, const MeasuredPlane& measured, const TrainedRun& trained,
                 const Arguments& arguments) {
   Json json = to_json(measured.landscape);
   json["title"] = measured.title;
@@ -181,7 +181,7 @@ void write_file(const fs::path& file, const MeasuredPlane& measured, const Train
   write_atomically(file, json.dump() + "\n");
 }
 
-MeasuredPlane measure_and_write(const Trained& trained, const Arguments& arguments) {
+MeasuredPlane measure_and_write(const TrainedRun& trained, const Arguments& arguments) {
   const auto started = std::chrono::steady_clock::now();
   const std::string title = title_of(trained, read_checkpoint_state(trained.checkpoint));
   const Recipe recipe = recipe_of(trained, arguments);
@@ -226,11 +226,11 @@ int landscape_command(int argc, char** argv) {
   landscape_axis(arguments.grid, arguments.span);
   if (arguments.items < 0)
     throw UserError(fmt::format("items is {}; expected 1 or more, or 0 for all", arguments.items));
-  const std::vector<Trained> all = find_all(arguments.checkpoints);
+  const std::vector<TrainedRun> all = find_all(arguments.checkpoints);
   prepare_torch(arguments.threads);
   std::vector<MeasuredPlane> measured;
   measured.reserve(all.size());
-  for (const Trained& trained : all) measured.push_back(measure_and_write(trained, arguments));
+  for (const TrainedRun& trained : all) measured.push_back(measure_and_write(trained, arguments));
   print_pictures(measured);
   return 0;
 }

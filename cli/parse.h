@@ -8,6 +8,9 @@
 
 namespace lowtide {
 
+// What --device takes.
+inline constexpr const char* kDevices = "cpu|cuda";
+
 // Parses a subcommand's arguments. Returns the exit code if the command is to end here (help was asked for);
 // a mistake is a UserError of one line.
 std::optional<int> parse(CLI::App& app, int argc, char** argv);

@@ -135,7 +135,6 @@ void print(std::FILE* where, const std::string& file, const std::vector<Detectio
 
 int predict_command(int argc, char** argv) {
   PredictArguments arguments;
-  constexpr const char* kDevices = "cpu|cuda";
   CLI::App app("Find objects in images with a trained detector; draw their boxes.", "predict");
   app.add_option("IMAGE", arguments.images, "JPEG, PNG or WebP files")->required();
   app.add_option("--run", arguments.run, "run folder: its averaged weights, or its last checkpoint")
