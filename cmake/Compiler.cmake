@@ -6,9 +6,11 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # A precompiled header is cacheable only if ccache may look past its time stamps and macros.
+  # A precompiled header is cacheable only if ccache may look past its time stamps and macros. Paths are relative to the
+  # sources, so that another clone on the same machine finds what the first one compiled.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=true ${CCACHE})
 endif()
 
 add_library(lowtide_flags INTERFACE)
