@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <limits>
 #include <mutex>
 #include <new>
@@ -90,17 +91,25 @@ class Ranges {
     std::size_t more = rounded_up(bytes - there, kCommitted);
     if (more > static_cast<std::size_t>(reserved_end_ - end_)) {
       more = rounded_up(bytes, kCommitted);
-      const std::size_t reserved = reserved_for(more);
-      void* memory = mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      if (memory == MAP_FAILED) throw std::bad_alloc();
-      end_ = static_cast<std::byte*>(memory);
-      reserved_end_ = end_ + reserved;
+      reserve(reserved_for(more));
     }
     if (mprotect(end_, more, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+    // A walk over channels-last tensors touches a page every few kilobytes: with small pages a core waits for their addresses.
+    // A system that has no huge pages to give refuses, and nothing else changes.
+    madvise(end_, more, MADV_HUGEPAGE);
     bytes_of_system += static_cast<std::int64_t>(more);
     end_ += more;
     ASAN_POISON_MEMORY_REGION(end_ - more, more);
     give_back(end_ - more, more);
+  }
+
+  // Beginning where a huge page does.
+  void reserve(std::size_t bytes) {
+    void* memory =
+        mmap(nullptr, bytes + kCommitted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    end_ = reinterpret_cast<std::byte*>(rounded_up(reinterpret_cast<std::uintptr_t>(memory), kCommitted));
+    reserved_end_ = end_ + bytes;
   }
 
   std::vector<Range> free_;                             // by address; neighbours are joined
