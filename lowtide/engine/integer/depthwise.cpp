@@ -80,28 +80,30 @@ PhaseConstants make_constants(const Plan& plan, const Phase& phase, const Weight
   return constants;
 }
 
-// Output rows of a phase, of one image.
+// An output row of a phase, of one image.
 void walk_row(const Plan& plan, const Phase& phase, const PhaseConstants& constants, const Weights& w,
               std::int64_t row, const std::uint8_t* image, float* out, const TileKernels& tiles) {
   const auto channels = static_cast<std::int64_t>(w.rows.size());
   const std::int64_t out_row = phase.first_row + row * plan.out_row_step;
-  for (std::int64_t col = 0; col < phase.cols; ++col) {
-    const auto of_class =
-        static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(row)]) * phase.col_valid.size() +
-        static_cast<std::size_t>(phase.col_class[static_cast<std::size_t>(col)]);
-    const std::int64_t out_col = phase.first_col + col * plan.out_col_step;
-    const std::int64_t source = row * plan.row_step * plan.source_cols + col * plan.column_split;
+  const auto row_class = static_cast<std::size_t>(phase.row_class[static_cast<std::size_t>(row)]);
+  for (const Phase::Run& run : phase.col_runs) {
+    const std::size_t of_class = row_class * phase.col_valid.size() + static_cast<std::size_t>(run.of_class);
+    const std::int64_t out_col = phase.first_col + run.first * plan.out_col_step;
+    const std::int64_t source = row * plan.row_step * plan.source_cols + run.first * plan.column_split;
     const auto& taps = constants.taps[of_class];
-    tiles.depthwise_pixel({.source = image + source * channels,
-                           .taps = taps.data(),
-                           .count = static_cast<std::int64_t>(taps.size()),
-                           .class_sum = constants.class_sum.data() + of_class * w.rows.size(),
-                           .class_value = constants.class_value.data() + of_class * w.rows.size(),
-                           .out = out + (out_row * plan.out_cols + out_col) * channels},
-                          {.weight = w.centred.data(),
-                           .scale = w.scale.data(),
-                           .window_scale = w.window_scale.data(),
-                           .channels = channels});
+    tiles.depthwise_run({.source = image + source * channels,
+                         .pixels = run.last - run.first,
+                         .source_step = plan.column_split * channels,
+                         .taps = taps.data(),
+                         .count = static_cast<std::int64_t>(taps.size()),
+                         .class_sum = constants.class_sum.data() + of_class * w.rows.size(),
+                         .class_value = constants.class_value.data() + of_class * w.rows.size(),
+                         .out = out + (out_row * plan.out_cols + out_col) * channels,
+                         .out_step = plan.out_col_step * channels},
+                        {.weight = w.centred.data(),
+                         .scale = w.scale.data(),
+                         .window_scale = w.window_scale.data(),
+                         .channels = channels});
   }
 }
 

@@ -99,19 +99,22 @@ struct LaneRow {
   std::int32_t* sum = nullptr;  // out: of each lane, [vector][16]
 };
 
-// One pixel of a depthwise convolution's sum over its valid taps, in every channel:
+// A depthwise convolution's outputs at neighbouring pixels with the same valid taps, in every channel:
 //   out[c] = scale[c] · (class_sum[c] + Σ_tap x·w) + (window_scale[c] · Σ_tap x + class_value[c])
 struct DepthwiseTap {
   std::int64_t weight = 0;  // element of the weights at which the tap's channels start
   std::int64_t source = 0;  // byte of the image relative to where the output stands
 };
-struct DepthwisePixel {
+struct DepthwiseRun {
   const std::uint8_t* source = nullptr;
-  const DepthwiseTap* taps = nullptr;
+  std::int64_t pixels = 0;
+  std::int64_t source_step = 0;        // bytes from a pixel's source to the next one's
+  const DepthwiseTap* taps = nullptr;  // in the order of what they read
   std::int64_t count = 0;
   const std::int32_t* class_sum = nullptr;
   const float* class_value = nullptr;
   float* out = nullptr;
+  std::int64_t out_step = 0;  // floats from a pixel to the next
 };
 struct DepthwiseWeights {
   const std::int32_t* weight = nullptr;  // each within ±255
@@ -147,7 +150,7 @@ struct TileKernels {
   // sum[pixel] = Σ of all bytes of its quads
   void (*channel_sums)(const std::int8_t* input, std::int64_t quads, const PixelLayout& layout,
                        std::int64_t pixels, std::int32_t* sum);
-  void (*depthwise_pixel)(const DepthwisePixel& pixel, const DepthwiseWeights& weights);
+  void (*depthwise_run)(const DepthwiseRun& run, const DepthwiseWeights& weights);
   void (*depthwise_row)(const DepthwiseRow& row);
   WinogradKernels winograd;
   // Of a matrix unit; else null.

@@ -119,7 +119,7 @@ const TileKernels kAvx2Tiles{.set = InstructionSet::kAvx2,
                              .gradient_tile = gradient_tile<Avx2>,
                              .most_streams = most_streams<Avx2>,
                              .channel_sums = plain_channel_sums,
-                             .depthwise_pixel = plain_depthwise_pixel,
+                             .depthwise_run = plain_depthwise_run,
                              .depthwise_row = plain_depthwise_row,
                              .winograd = kWinograd<Avx2Pairs>};
 

@@ -135,7 +135,7 @@ const TileKernels kGenericTiles{.set = InstructionSet::kGeneric,
                                 .gradient_tile = gradient_tile<Generic>,
                                 .most_streams = most_streams<Generic>,
                                 .channel_sums = plain_channel_sums,
-                                .depthwise_pixel = plain_depthwise_pixel,
+                                .depthwise_run = plain_depthwise_run,
                                 .depthwise_row = plain_depthwise_row,
                                 .winograd = kWinograd<GenericPairs>};
 

@@ -240,17 +240,21 @@ void gradient_tile(const GradientTile& tile, int vectors) {
 }
 
 // Plain loops, which the compiler makes vectors of as far as the file's instruction set allows.
-inline void depthwise_channels(const DepthwisePixel& pixel, const DepthwiseWeights& w, std::int64_t first,
+inline void depthwise_channels(const DepthwiseRun& run, const DepthwiseWeights& w, std::int64_t first,
                                std::int64_t last) {
-  for (std::int64_t c = first; c < last; ++c) {
-    std::int32_t sum = pixel.class_sum[c], window_sum = 0;
-    for (std::int64_t tap = 0; tap < pixel.count; ++tap) {
-      const std::uint8_t x = pixel.source[pixel.taps[tap].source + c];
-      sum += x * w.weight[pixel.taps[tap].weight + c];
-      window_sum += x;
+  for (std::int64_t pixel = 0; pixel < run.pixels; ++pixel) {
+    const std::uint8_t* source = run.source + pixel * run.source_step;
+    float* out = run.out + pixel * run.out_step;
+    for (std::int64_t c = first; c < last; ++c) {
+      std::int32_t sum = run.class_sum[c], window_sum = 0;
+      for (std::int64_t tap = 0; tap < run.count; ++tap) {
+        const std::uint8_t x = source[run.taps[tap].source + c];
+        sum += x * w.weight[run.taps[tap].weight + c];
+        window_sum += x;
+      }
+      out[c] = static_cast<float>(sum) * w.scale[c] +
+               (static_cast<float>(window_sum) * w.window_scale[c] + run.class_value[c]);
     }
-    pixel.out[c] = static_cast<float>(sum) * w.scale[c] +
-                   (static_cast<float>(window_sum) * w.window_scale[c] + pixel.class_value[c]);
   }
 }
 
@@ -278,10 +282,10 @@ inline void plain_channel_sums(const std::int8_t* input, std::int64_t quads, con
   }
 }
 
-// Sixteen channels at once, so that the loops over taps and columns stay outside.
-inline void plain_depthwise_pixel(const DepthwisePixel& pixel, const DepthwiseWeights& w) {
+// Sixteen channels at once, so that the loops over pixels, taps and columns stay outside.
+inline void plain_depthwise_run(const DepthwiseRun& run, const DepthwiseWeights& w) {
   for (std::int64_t c = 0; c < w.channels; c += kLanes) {
-    depthwise_channels(pixel, w, c, c + kLanes < w.channels ? c + kLanes : w.channels);
+    depthwise_channels(run, w, c, c + kLanes < w.channels ? c + kLanes : w.channels);
   }
 }
 

@@ -80,24 +80,95 @@ void channel_sums(const std::int8_t* input, std::int64_t quads, const PixelLayou
   }
 }
 
-void depthwise_pixel(const DepthwisePixel& pixel, const DepthwiseWeights& w) {
-  std::int64_t c = 0;
-  for (; c + kLanes <= w.channels; c += kLanes) {
-    __m512i sum = _mm512_loadu_si512(pixel.class_sum + c), window_sum = _mm512_setzero_si512();
-    for (std::int64_t tap = 0; tap < pixel.count; ++tap) {
-      const __m512i x = widened(pixel.source + pixel.taps[tap].source + c);
-      sum = _mm512_dpwssd_epi32(sum, x, _mm512_loadu_si512(w.weight + pixel.taps[tap].weight + c));
+// What makes floats of sixteen channels' sums.
+struct DepthwiseConstants {
+  __m512 scale, window_scale, value;
+
+  DepthwiseConstants(const DepthwiseRun& run, const DepthwiseWeights& w, std::int64_t c)
+      : scale(_mm512_loadu_ps(w.scale + c)),
+        window_scale(_mm512_loadu_ps(w.window_scale + c)),
+        value(_mm512_loadu_ps(run.class_value + c)) {}
+
+  // Products and sums rounded one by one, as plain loops have them.
+  __m512 output(__m512i sum, __m512i window_sum) const {
+    return _mm512_add_ps(
+        _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale),
+        _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(window_sum), window_scale), value));
+  }
+};
+
+// Sixteen channels of pixels with any taps.
+void depthwise_taps(const DepthwiseRun& run, const DepthwiseWeights& w, std::int64_t c) {
+  const DepthwiseConstants constants(run, w, c);
+  const __m512i start = _mm512_loadu_si512(run.class_sum + c);
+  const std::uint8_t* source = run.source + c;
+  float* out = run.out + c;
+  for (std::int64_t pixel = 0; pixel < run.pixels; ++pixel, source += run.source_step, out += run.out_step) {
+    __m512i sum = start, window_sum = _mm512_setzero_si512();
+    for (std::int64_t tap = 0; tap < run.count; ++tap) {
+      const __m512i x = widened(source + run.taps[tap].source);
+      sum = _mm512_dpwssd_epi32(sum, x, _mm512_loadu_si512(w.weight + run.taps[tap].weight + c));
       window_sum = _mm512_add_epi32(window_sum, x);
     }
-    // Products and sums rounded one by one, as plain loops have them.
-    const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(w.scale + c));
-    const __m512 window_term =
-        _mm512_mul_ps(_mm512_cvtepi32_ps(window_sum), _mm512_loadu_ps(w.window_scale + c));
-    _mm512_storeu_ps(
-        pixel.out + c,
-        _mm512_add_ps(scaled, _mm512_add_ps(window_term, _mm512_loadu_ps(pixel.class_value + c))));
+    _mm512_storeu_ps(out, constants.output(sum, window_sum));
   }
-  depthwise_channels(pixel, w, c, w.channels);
+}
+
+// Sixteen channels where the taps are kRows rows of three neighbours and pixels are neighbours too: a column of input is
+// read once, for the three outputs that it is part of.
+template <int kRows>
+void depthwise_columns(const DepthwiseRun& run, const DepthwiseWeights& w, std::int64_t c) {
+  const DepthwiseConstants constants(run, w, c);
+  const __m512i start = _mm512_loadu_si512(run.class_sum + c);
+  const std::uint8_t* row[kRows];
+  __m512i weight[kRows][3];
+#pragma GCC unroll 3
+  for (int r = 0; r < kRows; ++r) {
+    row[r] = run.source + run.taps[3 * r].source + c;
+#pragma GCC unroll 3
+    for (int k = 0; k < 3; ++k) weight[r][k] = _mm512_loadu_si512(w.weight + run.taps[3 * r + k].weight + c);
+  }
+  // The outputs that lack one column and two; sums of the last two columns.
+  __m512i lacks_one = start, lacks_two = start, before = _mm512_setzero_si512(), last = before;
+  float* out = run.out + c;
+  for (std::int64_t column = 0; column < run.pixels + 2; ++column) {
+    __m512i whole = lacks_one, column_sum = _mm512_setzero_si512();
+    lacks_one = lacks_two;
+    lacks_two = start;
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i x = widened(row[r] + column * run.source_step);
+      whole = _mm512_dpwssd_epi32(whole, x, weight[r][2]);
+      lacks_one = _mm512_dpwssd_epi32(lacks_one, x, weight[r][1]);
+      lacks_two = _mm512_dpwssd_epi32(lacks_two, x, weight[r][0]);
+      column_sum = _mm512_add_epi32(column_sum, x);
+    }
+    if (column >= 2) {
+      const __m512i window_sum = _mm512_add_epi32(_mm512_add_epi32(before, last), column_sum);
+      _mm512_storeu_ps(out + (column - 2) * run.out_step, constants.output(whole, window_sum));
+    }
+    before = last;
+    last = column_sum;
+  }
+}
+
+// Whether the taps are rows of three neighbours.
+bool has_rows_of_three(const DepthwiseRun& run, std::int64_t channels) {
+  if (run.count % 3 != 0) return false;
+  for (std::int64_t tap = 0; tap < run.count; ++tap) {
+    if (run.taps[tap].source - run.taps[tap - tap % 3].source != tap % 3 * channels) return false;
+  }
+  return true;
+}
+
+void depthwise_run(const DepthwiseRun& run, const DepthwiseWeights& w) {
+  const bool slides = run.pixels > 1 && run.source_step == w.channels && has_rows_of_three(run, w.channels);
+  const auto sixteen_channels = slides && run.count == 9   ? depthwise_columns<3>
+                                : slides && run.count == 6 ? depthwise_columns<2>
+                                                           : depthwise_taps;
+  std::int64_t c = 0;
+  for (; c + kLanes <= w.channels; c += kLanes) sixteen_channels(run, w, c);
+  depthwise_channels(run, w, c, w.channels);
 }
 
 template <int kTaps>
@@ -144,7 +215,7 @@ const TileKernels kVnniTiles{.set = InstructionSet::kVnni,
                              .gradient_tile = gradient_tile<Vnni>,
                              .most_streams = most_streams<Vnni>,
                              .channel_sums = channel_sums,
-                             .depthwise_pixel = depthwise_pixel,
+                             .depthwise_run = depthwise_run,
                              .depthwise_row = depthwise_row,
                              .winograd = kWinograd<VnniPairs>};
 
