@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -247,6 +248,11 @@ std::function<double(std::int64_t)> wanted_bits(const ScheduleSpec& spec, std::i
                       spec.bits);
     };
   }
+  if (spec.name == "table") {
+    return [table = std::make_shared<TableBits>(spec, std::vector<LayerSize>{})](std::int64_t step) {
+      return static_cast<double>(table->at(step).forward);
+    };
+  }
   if (!rates && spec.is_closed_loop()) return [](std::int64_t) { return 0.0; };
   if (!rates) {
     throw UserError(
@@ -268,6 +274,12 @@ struct CostRange {
   std::int64_t least = 0, most = 0;
 };
 
+// "0.2969 to 1.0000", rounded inwards; one number in full where nothing is left between.
+std::string share_range(double least, double most) {
+  const double low = std::ceil(least * 1e4 - 1e-6) / 1e4, high = std::floor(most * 1e4 + 1e-6) / 1e4;
+  return low <= high ? fmt::format("{:.4f} to {:.4f}", low, high) : fmt::format("{}", most);
+}
+
 // The budget that is left between delay and tail, or UserError with the range that is possible.
 std::int64_t budget_between(const ScheduleSpec& spec, BitRange bits, const CostRange& possible,
                             std::int64_t total_steps) {
@@ -279,11 +291,10 @@ std::int64_t budget_between(const ScheduleSpec& spec, BitRange bits, const CostR
   const auto budget = static_cast<std::int64_t>(std::floor(*spec.budget * whole * (1 + 1e-12)));
   const std::int64_t least = fixed + possible.least, most = fixed + possible.most;
   if (budget < least || budget > most) {
-    throw UserError(fmt::format(
-        "budget={} of static {} grad={} cannot be met by {} to {} bits; possible is {:.4f} to {:.4f}",
-        *spec.budget, spec.bits.high, spec.grad.high, bits.low, bits.high,
-        std::ceil(static_cast<double>(least) / whole * 1e4 - 1e-6) / 1e4,
-        std::floor(static_cast<double>(most) / whole * 1e4 + 1e-6) / 1e4));
+    throw UserError(
+        fmt::format("budget={} of static {} grad={} cannot be met by {} to {} bits; possible is {}",
+                    *spec.budget, spec.bits.high, spec.grad.high, bits.low, bits.high,
+                    share_range(static_cast<double>(least) / whole, static_cast<double>(most) / whole)));
   }
   return budget - fixed;
 }

@@ -40,8 +40,8 @@ struct Parameter {
 
 // Schedules that can be shifted up and down, and so meet a budget.
 bool can_have_budget(const ScheduleSpec& spec) {
-  return !spec.is_grad_line &&
-         (spec.name == "static" || spec.follows_rates() || find_cyclic(spec.name) != nullptr);
+  return !spec.is_grad_line && (spec.name == "static" || is_table(spec) || spec.follows_rates() ||
+                                find_cyclic(spec.name) != nullptr);
 }
 
 void read_grad(ScheduleSpec& spec, std::string_view text);

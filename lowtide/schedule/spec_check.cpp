@@ -73,6 +73,9 @@ void check_table(const ScheduleSpec& spec) {
       fmt::format(
           "grad={}:{} needs a schedule that moves between two ends; a table has one number of gradient bits",
           spec.grad.low, spec.grad.high));
+  expect(
+      !spec.budget || spec.table.runs()[0].layers.empty(),
+      "table: bits of layers cannot be shifted to a budget; expected runs without brackets, such as 8x100");
 }
 
 void check_part(const char* what, const Part& part) {
@@ -187,8 +190,8 @@ void check(const ScheduleSpec& spec, std::int64_t total_steps) {
          fmt::format("a tail of {} steps leaves nothing of {} steps", tail, total_steps - delay));
   const std::int64_t steps = total_steps - delay - tail;
   const char* after = tail > 0 ? " before the tail" : delay > 0 ? " after the delay" : "";
-  expect(!spec.budget || steps <= kMostBudgetSteps,
-         fmt::format("a budget over {} steps; expected at most {}", steps, kMostBudgetSteps));
+  expect(!spec.budget || total_steps <= kMostBudgetSteps,
+         fmt::format("a budget over {} steps; expected at most {}", total_steps, kMostBudgetSteps));
   if (!spec.grad_line.empty()) check(spec.grad_line[0], steps);
   if (find_cyclic(spec.name) != nullptr) {
     expect(spec.cycles <= steps, fmt::format("n={} cycles in {} steps{}: a cycle needs a step at least",

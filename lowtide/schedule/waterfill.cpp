@@ -94,7 +94,7 @@ WaterfillBits::WaterfillBits(const Intervals& intervals, Spending spending, std:
     fixed_macs_ += layer.is_chosen ? 0 : layer.macs;
   }
   expect_choice();
-  if (budget > kMostBudget / macs_)
+  if (spending_.cost_at(spending_.range.high) > kMostBudget / macs_)
     throw UserError(
         fmt::format("{} MACs over {} steps are more than waterfill can count; expected fewer steps", macs_,
                     intervals_.steps));

@@ -90,6 +90,23 @@ TEST(Budget, ShiftsTheProfileAndKeepsItsShapeAndRange) {
   EXPECT_NEAR(before, 8, 0.2);
 }
 
+TEST(Budget, OfATableShiftsItsRunsWithinItsBits) {
+  for (const double share : {0.40, 0.63, 0.82}) {
+    const std::vector<BitRun> runs = runs_of(fmt::format("table 8x200 3x1000 6x800 budget={}", share));
+    EXPECT_EQ(cost_of(runs), std::llround(share * kSteps * step_cost({8, 8})));
+    for (const BitRun& run : runs) {
+      EXPECT_GE(run.bits.forward, 3);
+      EXPECT_LE(run.bits.forward, 8);
+    }
+  }
+  // 200·192 + 1000·57 + 800·132: as it is.
+  EXPECT_EQ(runs_of(fmt::format("table 8x200 3x1000 6x800 budget={}", 201000.0 / (kSteps * 192))),
+            (std::vector<BitRun>{{{8, 8}, 200}, {{3, 8}, 1000}, {{6, 8}, 800}}));
+  EXPECT_NE(error("table 8x200 3x1000 6x800 budget=0.29").find("cannot be met by 3 to 8 bits"),
+            std::string::npos);
+  EXPECT_NE(error("table 8x200 budget=0.5").find("the table has 200 steps"), std::string::npos);
+}
+
 TEST(Budget, CountsDelayTailAndGradientBits) {
   const std::int64_t budget = std::llround(0.63 * kSteps * step_cost({8, 8}));
   for (const char* line : {"delayed 10% RR 3:8 n=8 budget=0.63", "CR 3:8 n=8 budget=0.63 then fp32 last=1%",
@@ -113,7 +130,13 @@ TEST(Budget, ThatCannotBeMetIsRefusedWithTheRange) {
   EXPECT_NE(error("RR 3:8 budget=0.3 then fp32 last=50%").find("possible is 8.1485 to 8.5000"),
             std::string::npos)
       << error("RR 3:8 budget=0.3 then fp32 last=50%");
+  // A tenth of the steps at fp32's 3·32², the others at 5 bits: (200·3072 + 1800·105) / (2000·105), and nothing else.
+  EXPECT_NE(error("delayed 10% at=fp32 CR 5:5 budget=0.5").find("possible is 3.8257142857142856"),
+            std::string::npos)
+      << error("delayed 10% at=fp32 CR 5:5 budget=0.5");
   EXPECT_NE(error("static 8 budget=0.5", kMostBudgetSteps + 1).find("at most 1000000"), std::string::npos);
+  EXPECT_NE(error("delayed 90% static 8 budget=0.95", 2 * kMostBudgetSteps).find("at most 1000000"),
+            std::string::npos);
 }
 
 TEST(Budget, FitsFewStepsAndManyToo) {
