@@ -322,13 +322,16 @@ void Trainer::probe(const Probe& bits) {
   };
   const ProbeLosses losses{loss_at(bits.coarse), loss_at(bits.fine)};
   schedule_->observe_probe(losses);
+  const double took = seconds_between(before, Clock::now());
+  ++probes_.count;
+  probes_.seconds += took;
   if (writes())
     run_folder_->log(ProbeLine{.step = step_,
                                .coarse_bits = bits.coarse.forward,
                                .coarse_loss = losses.coarse,
                                .fine_loss = losses.fine,
                                .bits = schedule_->at(step_).forward,
-                               .took = seconds_between(before, Clock::now()),
+                               .took = took,
                                .seconds = seconds()});
 }
 
@@ -397,7 +400,7 @@ void Trainer::use_averaged_weights() {
 
 RunResult Trainer::finish() {
   progress_.finish();
-  note_looks();
+  note_loop_time();
   if (average_.count() > 0) use_averaged_weights();
   std::optional<double> valid;
   if (task_->has(Split::kValid)) valid = evaluate_and_log(Split::kValid, /*is_final=*/true).metric;

@@ -72,8 +72,8 @@ class Trainer {
     std::optional<double> step_took;  // of the step before it
   };
 
-  // What looks took, over steps without.
-  struct Looks {
+  // What a schedule's looks took, over steps without; or its probes.
+  struct LoopTime {
     int count = 0;
     double seconds = 0;
   };
@@ -97,7 +97,7 @@ class Trainer {
   void log_metrics();
   void log_layers();
   void log_layer_bits();
-  void note_looks();
+  void note_loop_time();
   void evaluate_if_due();
   Evaluation evaluate_and_log(Split split, bool is_final);
   void save_checkpoint();
@@ -155,7 +155,7 @@ class Trainer {
   std::unique_ptr<LayerLook> look_;       // while a step is made that the schedule wants to hear of
   std::optional<Heard> heard_;            // of it, until it is logged
   std::optional<double> step_took_;       // seconds of a step that one comes after which is looked at
-  Looks looks_;                           // since the process began
+  LoopTime looks_, probes_;               // since the process began
   Sums sums_;
   Totals logged_, shown_;  // since the process began: in lines of metrics; and in lines of progress
   torch::Tensor

@@ -79,12 +79,15 @@ void Trainer::log_layers() {
   leave_out_of_speed(after - before);
 }
 
-void Trainer::note_looks() {
-  if (looks_.count == 0) return;
+// What a closed loop took to decide.
+void Trainer::note_loop_time() {
   const double all = seconds_between(started_, Clock::now());
-  progress_.note(
-      fmt::format("{} looks at the layers took {:.2f} s more than steps without, {:.1f} % of the time",
-                  looks_.count, looks_.seconds, 100 * looks_.seconds / all));
+  const auto note = [&](const LoopTime& time, const std::string& what) {
+    if (time.count > 0)
+      progress_.note(fmt::format("{} {}, {:.1f} % of the time", time.count, what, 100 * time.seconds / all));
+  };
+  note(looks_, fmt::format("looks at the layers took {:.2f} s more than steps without", looks_.seconds));
+  note(probes_, fmt::format("probes took {:.2f} s", probes_.seconds));
 }
 
 Evaluation Trainer::evaluate_and_log(Split split, bool is_final) {
