@@ -110,6 +110,7 @@ class Adviser {
   void note_differences(const Recipe& measured, const char* study);
   std::optional<Candidate> by_measurement();
   std::optional<Candidate> by_suite(const Analysis& suite);
+  bool is_possible(const Setting& setting);
   std::optional<Candidate> by_budget_study(const Analysis& study);
   const Setting* choose(const Analysis& suite, const std::vector<const Setting*>& settings);
   Candidate by_rule();
@@ -171,12 +172,24 @@ std::optional<Candidate> Adviser::by_measurement() {
   return std::nullopt;
 }
 
+// Whether it can be laid over the steps that are asked about; a table of another length, say, cannot.
+bool Adviser::is_possible(const Setting& setting) {
+  try {
+    candidate(setting.schedule);
+    return true;
+  } catch (const UserError& error) {
+    reasons_.push_back(
+        fmt::format("{} was measured in the suite, and is left out here: {}.", setting.name, error.what()));
+    return false;
+  }
+}
+
 std::optional<Candidate> Adviser::by_suite(const Analysis& suite) {
   std::vector<const Setting*> settings;
   for (const Setting& setting : suite.settings) {
     if (!is_fp32(setting.schedule.highest()) && !setting.schedule.is_closed_loop() &&
         setting.schedule.name != "matched" &&  // whose cost is known with its learning rate
-        fits(candidate(setting.schedule)))
+        is_possible(setting) && fits(candidate(setting.schedule)))
       settings.push_back(&setting);
   }
   if (settings.empty()) {
@@ -189,8 +202,9 @@ std::optional<Candidate> Adviser::by_suite(const Analysis& suite) {
 }
 
 std::optional<Candidate> Adviser::by_budget_study(const Analysis& study) {
-  const std::optional<double> budget =
-      request_.budget ? std::optional(*request_.budget / static_cost_) : std::nullopt;
+  std::optional<double> budget;
+  // A share of static that was asked for comes back with its last digit off: 0.46 as 0.45999999999999996.
+  if (request_.budget) budget = std::round(*request_.budget / static_cost_ * 1e9) / 1e9;
   const BudgetChoice choice = choose_from_budgets(
       study, {.budget = budget, .goal = request_.goal, .may_begin_low = delay_percent_ == 0});
   reasons_.insert(reasons_.end(), choice.reasons.begin(), choice.reasons.end());

@@ -139,6 +139,18 @@ TEST(Advice, ABudgetByMeasurementTakesTheBestThatMeetsIt) {
   EXPECT_TRUE(contains(reasons(advice), "None of the schedules measured"));
 }
 
+TEST(Advice, AMeasuredTableOfAnotherLengthIsLeftOutWithTheReason) {
+  AdviceRequest asked = request();
+  Analysis analysis = suite();
+  analysis.settings.push_back(measured("table", "table 4x500 8x500", 0.99, 0.01, 0.04));
+  asked.studies = {analysis};
+  asked.goal = Goal::kBest;
+  const Advice advice = advise(asked);
+  EXPECT_EQ(advice.schedule.name, "CT");
+  EXPECT_TRUE(contains(reasons(advice), "table was measured in the suite, and is left out here",
+                       "has 1000 steps, but the run has 2000"));
+}
+
 TEST(Advice, MeasurementsOfPerplexityAreReadTheOtherWayRound) {
   AdviceRequest asked = request();
   Analysis analysis = suite();

@@ -53,6 +53,18 @@ std::string reasons(const Advice& advice) {
   return text;
 }
 
+// 4 bits with gradients of 6: (16 + 48) / 3072, of which a share in binary is not what was typed.
+TEST(BudgetAdvice, AShareThatWasAskedForIsTheOneThatWasMeasured) {
+  AdviceRequest asked = with_study({measured(0.46, "constant", 0.90), measured(1, "static", 0.92)});
+  asked.recipe.precision.bits = "2:4";
+  asked.recipe.precision.grad_bits = "6";
+  asked.budget = 0.46 * (64.0 / 3072);
+  ASSERT_NE(*asked.budget / (64.0 / 3072), 0.46);
+  const Advice advice = advise(asked);
+  EXPECT_EQ(to_string(advice.schedule), "static 4 grad=6 budget=0.46");
+  for (const std::string& reason : advice.reasons) EXPECT_FALSE(contains(reason, "nearest budget")) << reason;
+}
+
 TEST(BudgetAdvice, ConstantUnlessAnotherIsToldToBeBetter) {
   AdviceRequest asked = with_study({measured(0.63, "CR", 0.90, 0.2), measured(0.63, "matched", 0.895, 0.01),
                                     measured(0.63, "constant", 0.89), measured(1, "static", 0.9)});
