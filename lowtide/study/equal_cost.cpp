@@ -37,9 +37,13 @@ std::string canonical(std::string_view text) {
 }
 
 // A line with the budget among its parameters, which end where a tail begins.
-std::string with_budget(std::string line, double budget) {
-  line.insert(std::min(line.find(" then "), line.size()), fmt::format(" budget={}", budget));
-  return to_string(parse_schedule(line));
+std::string with_budget(const std::string& line, double budget) {
+  std::vector<std::string_view> words = split_words(line);
+  const std::string parameter = fmt::format("budget={}", budget);
+  const auto tail = std::find_if(words.begin(), words.end(),
+                                 [](std::string_view word) { return equal_ignoring_case(word, "then"); });
+  words.insert(tail, parameter);
+  return to_string(parse_schedule(fmt::format("{}", fmt::join(words, " "))));
 }
 
 // A line without a budget, but that can have one.
@@ -65,6 +69,7 @@ TrainingOptions shortened(TrainingOptions training, double budget) {
       static_cast<std::int64_t>(std::floor(budget * static_cast<double>(training.steps) * (1 + 1e-12)));
   shrink(training.warmup);
   shrink(training.lr_delay);
+  shrink(training.plateau_every);  // 0, an epoch, stays one
   for (double& at : training.lr_steps) {
     if (at > 1) at = std::max(2.0, std::round(budget * at));  // up to 1 it is a share of the steps
   }

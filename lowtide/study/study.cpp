@@ -146,6 +146,9 @@ void expect_possible(const Recipe& recipe) {
   expect_schedule(recipe);
   expect(recipe.data.fan_out.empty() || !schedule_of(recipe.precision).probes(),
          "price asks for the loss of fixed items, and with fan-out only a whole graph's is known");
+  const bool has_one_rate = recipe.training.lr_schedule == "constant" && recipe.training.warmup == 0;
+  expect(!has_one_rate || schedule_of(recipe.precision).name != "matched",
+         "matched follows the learning rate, and at a constant one it is constant bits");
 }
 
 // A range of bits, or a learning rate that is not known beforehand, may leave a way nothing to spend a budget on.

@@ -171,10 +171,12 @@ TEST(EqualCost, ShorterIsTheSameTrainingInFewerSteps) {
   recipe.training.warmup = 50;
   recipe.training.lr_delay = 100;
   recipe.training.lr_steps = {0.5, 1500};
+  recipe.training.plateau_every = 500;
   const TrainingOptions brief = spend_budget(recipe, "shorter", 0.4).training;
   EXPECT_EQ(brief.steps, 800);
   EXPECT_EQ(brief.warmup, 20);
   EXPECT_EQ(brief.lr_delay, 40);
+  EXPECT_EQ(brief.plateau_every, 200);
   EXPECT_EQ(brief.lr_steps, (std::vector<double>{0.5, 600}));
   // Where a share of the steps is done, the rate is what it was there.
   const LearningRate whole(recipe.training, 2000), shorter(brief, 800);
@@ -202,6 +204,13 @@ TEST(EqualCost, NamesInAnyCaseAndWholeLines) {
   EXPECT_NEAR(static_cast<double>(cost_of(all[2].recipe)), 0.7 * kFullCost, 192);
 }
 
+TEST(EqualCost, LinesOfAnySpellingHaveTheirBudgetBeforeTheTail) {
+  const std::vector<Member> all =
+      members(completed(budget_study({"table 4x1000 7x1000", "lr 4:8 n=2\tTHEN 8 last=10%"}, {0.63})));
+  EXPECT_EQ(line_of(all[0].recipe), "table 4x1000 7x1000 grad=8 budget=0.63");
+  EXPECT_EQ(line_of(all[1].recipe), "LR 4:8 n=2 grad=8 budget=0.63 then 8 last=10%");
+}
+
 TEST(EqualCost, ItsFileGivesItBack) {
   const Study study = completed(budget_study({"CR", "constant", "phases"}, {0.4, 0.63}));
   const Study read = parse_study(to_toml(study), "study.toml");
@@ -222,7 +231,7 @@ TEST(EqualCost, WhatCannotBeIsRefusedInOneLine) {
                        "did you mean 'shorter'?"));
   EXPECT_TRUE(contains(error_of_study(budget_study({"static"})), "schedules has 'static'", "constant"));
   EXPECT_TRUE(contains(error_of_study(budget_study({"CR,CR"})), "schedule 'CR' is in the study twice"));
-  EXPECT_TRUE(contains(error_of_study(budget_study({"table 8x1000 5x1000"})), "no parameter 'budget'"));
+  EXPECT_TRUE(contains(error_of_study(budget_study({"deficit 3:8 steps=100"})), "no parameter 'budget'"));
   EXPECT_TRUE(contains(error_of_study(budget_study({"CR 3:8 budget=0.5"})), "budget is given twice"));
   Study study = budget_study();
   study.recipe.precision.bits = "8";
@@ -231,6 +240,11 @@ TEST(EqualCost, WhatCannotBeIsRefusedInOneLine) {
   study.recipe.training.lr_schedule = "plateau";
   study.recipe.data.validation = 100;
   EXPECT_TRUE(contains(error_of_study(study), "matched follows the learning rate"));
+  study = budget_study({"matched"});
+  study.recipe.training.lr_schedule = "constant";
+  EXPECT_TRUE(contains(error_of_study(study), "at a constant one it is constant bits"));
+  study.recipe.training.warmup = 100;
+  EXPECT_NO_THROW(completed(study));
   study = budget_study();
   study.deficits = {100};
   EXPECT_TRUE(contains(error_of_study(study), "a study of kind budget has no deficits"));
