@@ -249,6 +249,8 @@ int analyze_command(int argc, char** argv) {
   app.add_option("--csv", csv, "write the table to this file; -: standard output, and nothing else")
       ->type_name("FILE");
   app.add_option("--json", json, "write everything to this file; -: likewise")->type_name("FILE");
+  bool best = false;
+  app.add_flag("--best", best, "judge runs by the weights that --keep-best kept, not by the last ones");
   CostMeasure measure;
   add_cost_options(app, measure);
   if (const auto code = parse(app, argc, argv)) return *code;
@@ -257,7 +259,8 @@ int analyze_command(int argc, char** argv) {
   std::vector<Analysis> analyses;
   for (const std::string& folder : folders) {
     const Study study = read_study(folder);  // before a folder that is none is searched
-    analyses.push_back(analyse(study, scan_runs(folder), Judge::kTest, measure));
+    analyses.push_back(
+        analyse(study, scan_runs(folder), Judge::kTest, measure, best ? Weights::kBest : Weights::kLast));
   }
   if (analyses.size() > 1) adjust_together(analyses);
   Json all = Json::array();

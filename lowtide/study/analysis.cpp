@@ -62,6 +62,17 @@ std::vector<SkippedFolder> left_out(const std::vector<Member>& all, const RunSca
   return result;
 }
 
+// With the figures of its best weights in the place of its last ones'.
+RunSummary at_best(RunSummary run) {
+  if (!run.best || !run.best->test.metric)
+    throw UserError(fmt::format(
+        "{}: the run kept no best weights to judge by; expected keep-best, or an analysis without --best",
+        run.folder.string()));
+  run.test = *run.best->test.metric;
+  run.valid = run.best->valid;
+  return run;
+}
+
 double value_of(const RunSummary& run, Judge judge) {
   if (judge == Judge::kTest) return run.test;
   if (!run.valid) throw UserError(fmt::format("{}: no items were held out to judge by", run.folder.string()));
@@ -313,7 +324,12 @@ std::vector<const Setting*> winners(const Analysis& analysis) {
   return result;
 }
 
-Analysis analyse(const Study& study, const RunScan& scan, Judge judge, const CostMeasure& measure) {
+std::string judged_text(const Analysis& analysis) {
+  return analysis.split + (analysis.weights == Weights::kBest ? ", best weights" : "");
+}
+
+Analysis analyse(const Study& study, const RunScan& scan, Judge judge, const CostMeasure& measure,
+                 Weights weights) {
   if (study.kind == Study::kRangeTest)
     throw UserError(
         "this is the folder of a range test; what came out tells: lowtide range-test --study "
@@ -323,10 +339,13 @@ Analysis analyse(const Study& study, const RunScan& scan, Judge judge, const Cos
   analysis.study = study;
   analysis.measure = measure;
   analysis.split = judge == Judge::kTest ? "test" : "held-out";
+  analysis.weights = weights;
   const std::vector<Member> all = members(study);
   for (const Member& member : all) {
-    if (const RunSummary* run = find_run(scan, member))
-      add_run(analysis, member, *run, value_of(*run, judge));
+    const RunSummary* found = find_run(scan, member);
+    if (found == nullptr) continue;
+    const RunSummary run = weights == Weights::kBest ? at_best(*found) : *found;
+    add_run(analysis, member, run, value_of(run, judge));
   }
   analysis.missing = left_out(all, scan);
   for (const ImpossibleSetting& one : study.impossible)

@@ -105,11 +105,15 @@ struct LoopAndCopies {
   std::vector<WayContrast> ways{};
 };
 
+// Of a run: those after its last step, or those of its best evaluation (`keep-best`).
+enum class Weights { kLast, kBest };
+
 struct Analysis {
   Study study;
   const Metric* metric = nullptr;
-  CostMeasure measure;    // what is cheap
-  std::string split;      // what the metric is of: "test" or "held-out"
+  CostMeasure measure;               // what is cheap
+  std::string split;                 // what the metric is of: "test" or "held-out"
+  Weights weights = Weights::kLast;  // and of which weights
   std::string reference;  // the setting that others are compared with; empty where it has no result
   std::vector<Setting>
       settings;  // suite: from cheap to dear; budget: by budget, best first; critical: by `at`, the one without first
@@ -122,6 +126,9 @@ struct Analysis {
   std::size_t studies = 1;             // that p are adjusted for
   std::vector<SkippedFolder> missing;  // members without a result, and what else was skipped
 };
+
+// "test", "test, best weights"
+std::string judged_text(const Analysis& analysis);
 
 // Those that are better than static at less cost, best first.
 std::vector<const Setting*> winners(const Analysis& analysis);
@@ -144,9 +151,10 @@ bool does_damage(const Analysis& analysis, const Setting& setting);
 
 enum class Judge { kTest, kHeldOut };
 
-// UserError where no member is finished, or, judged by held-out items, where none were held out.
+// UserError where no member is finished, or, judged by held-out items, where none were held out, or, by its best weights,
+// where a run kept none.
 Analysis analyse(const Study& study, const RunScan& scan, Judge judge = Judge::kTest,
-                 const CostMeasure& measure = {});
+                 const CostMeasure& measure = {}, Weights weights = Weights::kLast);
 
 // Of budget studies of several tasks: p of each question are adjusted over all of them. UserError for studies of other kinds.
 void adjust_together(std::vector<Analysis>& analyses);

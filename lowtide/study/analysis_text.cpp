@@ -24,7 +24,7 @@ std::string title(const Analysis& analysis) {
                                   : fmt::format("`{}`, {} steps", study.command, study.recipe.training.steps);
   return fmt::format("# {}\n\n{}, bits {}, gradient bits {}, {} seed{}; {} {}, {} is better.\n\n", what,
                      trained, study.recipe.precision.bits, study.recipe.precision.grad_bits, study.seeds,
-                     study.seeds == 1 ? "" : "s", analysis.split, analysis.metric->name,
+                     study.seeds == 1 ? "" : "s", judged_text(analysis), analysis.metric->name,
                      analysis.metric->higher_is_better ? "higher" : "lower");
 }
 
@@ -288,6 +288,7 @@ Json to_json(const Analysis& analysis) {
             {"metric", analysis.metric->name},
             {"higher_is_better", analysis.metric->higher_is_better},
             {"split", analysis.split},
+            {"weights", analysis.weights == Weights::kBest ? "best" : "last"},
             {"count", to_string(analysis.measure.count)},
             {"axis", to_string(analysis.measure.axis)},
             {"reference", analysis.reference},

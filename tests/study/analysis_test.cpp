@@ -308,6 +308,20 @@ TEST(Analysis, JudgedByHeldOutItemsWhereThereAreSome) {
   EXPECT_TRUE(contains(user_error([&] { analyse(study, scan, Judge::kHeldOut); }), "held out"));
 }
 
+TEST(Analysis, JudgedByTheBestWeightsWhereRunsKeptThem) {
+  const Study study = suite_of({"CR"}, 1);
+  RunScan scan = runs_of(study, "accuracy", [](const Member&) { return 0.5; });
+  const auto by_best = [&](Judge judge) { return analyse(study, scan, judge, {}, Weights::kBest); };
+  EXPECT_TRUE(contains(user_error([&] { by_best(Judge::kTest); }), "kept no best weights", "keep-best"));
+  scan.runs[0].best = RunResult::Best{.step = 7, .valid = 0.4, .test = {.metric = 0.75}};
+  EXPECT_EQ(by_best(Judge::kTest).settings.at(0).mean, 0.75);
+  EXPECT_EQ(by_best(Judge::kHeldOut).settings.at(0).mean, 0.4);
+  EXPECT_EQ(analyse(study, scan).settings.at(0).mean, 0.5);
+  EXPECT_TRUE(contains(to_markdown(by_best(Judge::kTest)), "test, best weights accuracy"));
+  EXPECT_EQ(to_json(by_best(Judge::kTest)).at("weights"), "best");
+  EXPECT_EQ(to_json(analyse(study, scan)).at("weights"), "last");
+}
+
 TEST(Analysis, CsvAndJsonHoldWhatTheTableHolds) {
   const Study study = suite_of({"CR", "progressive 3,4,6,8 grad=8", "static"}, 2);
   RunScan scan = runs_of(study, "accuracy", [](const Member& m) {
