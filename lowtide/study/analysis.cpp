@@ -324,10 +324,6 @@ std::vector<const Setting*> winners(const Analysis& analysis) {
   return result;
 }
 
-std::string judged_text(const Analysis& analysis) {
-  return analysis.split + (analysis.weights == Weights::kBest ? ", best weights" : "");
-}
-
 Analysis analyse(const Study& study, const RunScan& scan, Judge judge, const CostMeasure& measure,
                  Weights weights) {
   if (study.kind == Study::kRangeTest)

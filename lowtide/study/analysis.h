@@ -127,9 +127,6 @@ struct Analysis {
   std::vector<SkippedFolder> missing;  // members without a result, and what else was skipped
 };
 
-// "test", "test, best weights"
-std::string judged_text(const Analysis& analysis);
-
 // Those that are better than static at less cost, best first.
 std::vector<const Setting*> winners(const Analysis& analysis);
 const Setting* find_setting(const Analysis& analysis, const std::string& name);

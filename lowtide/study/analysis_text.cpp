@@ -12,19 +12,26 @@
 namespace lowtide {
 namespace {
 
+std::string batch_text(const Recipe& recipe) {
+  const bool is_whole_graph = task_of(recipe.data) == TaskKind::kNodes && recipe.data.fan_out.empty();
+  return is_whole_graph ? "the whole graph" : fmt::format("{}", recipe.training.batch);
+}
+
 std::string title(const Analysis& analysis) {
   const Study& study = analysis.study;
   const std::string what = study.kind == Study::kSuite    ? "Schedule suite"
                            : study.kind == Study::kBudget ? "Equal cost"
                            : study.window > 0             ? "Critical periods: windows"
                                                           : "Critical periods: deficits";
-  const std::string trained = study.command.empty()
-                                  ? fmt::format("{}, {} steps of {}", study.recipe.model.name,
-                                                study.recipe.training.steps, study.recipe.training.batch)
-                                  : fmt::format("`{}`, {} steps", study.command, study.recipe.training.steps);
-  return fmt::format("# {}\n\n{}, bits {}, gradient bits {}, {} seed{}; {} {}, {} is better.\n\n", what,
+  const std::string trained =
+      study.command.empty()
+          ? fmt::format("{}, {} steps of {}", study.recipe.model.name, study.recipe.training.steps,
+                        batch_text(study.recipe))
+          : fmt::format("`{}`, {} steps", study.command, study.recipe.training.steps);
+  return fmt::format("# {}\n\n{}, bits {}, gradient bits {}, {} seed{}; {} {}{}, {} is better.\n\n", what,
                      trained, study.recipe.precision.bits, study.recipe.precision.grad_bits, study.seeds,
-                     study.seeds == 1 ? "" : "s", judged_text(analysis), analysis.metric->name,
+                     study.seeds == 1 ? "" : "s", analysis.split, analysis.metric->name,
+                     analysis.weights == Weights::kBest ? " of each run's best weights" : "",
                      analysis.metric->higher_is_better ? "higher" : "lower");
 }
 

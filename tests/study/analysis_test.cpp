@@ -308,6 +308,18 @@ TEST(Analysis, JudgedByHeldOutItemsWhereThereAreSome) {
   EXPECT_TRUE(contains(user_error([&] { analyse(study, scan, Judge::kHeldOut); }), "held out"));
 }
 
+TEST(Analysis, ItsTitleSaysWhatAStepIs) {
+  Study study = suite_of({"CR"}, 1);
+  const auto title_of = [](const Study& of) {
+    return to_markdown(analyse(of, runs_of(of, "accuracy", [](const Member&) { return 0.5; })));
+  };
+  EXPECT_TRUE(contains(title_of(study), "steps of 128, bits"));
+  study.recipe.data.format = "ogb";
+  EXPECT_TRUE(contains(title_of(study), "steps of the whole graph, bits"));
+  study.recipe.data.fan_out = {5, 5};
+  EXPECT_TRUE(contains(title_of(study), "steps of 128, bits"));
+}
+
 TEST(Analysis, JudgedByTheBestWeightsWhereRunsKeptThem) {
   const Study study = suite_of({"CR"}, 1);
   RunScan scan = runs_of(study, "accuracy", [](const Member&) { return 0.5; });
@@ -317,7 +329,7 @@ TEST(Analysis, JudgedByTheBestWeightsWhereRunsKeptThem) {
   EXPECT_EQ(by_best(Judge::kTest).settings.at(0).mean, 0.75);
   EXPECT_EQ(by_best(Judge::kHeldOut).settings.at(0).mean, 0.4);
   EXPECT_EQ(analyse(study, scan).settings.at(0).mean, 0.5);
-  EXPECT_TRUE(contains(to_markdown(by_best(Judge::kTest)), "test, best weights accuracy"));
+  EXPECT_TRUE(contains(to_markdown(by_best(Judge::kTest)), "test accuracy of each run's best weights, higher is better"));
   EXPECT_EQ(to_json(by_best(Judge::kTest)).at("weights"), "best");
   EXPECT_EQ(to_json(analyse(study, scan)).at("weights"), "last");
 }
