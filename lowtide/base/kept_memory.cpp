@@ -30,7 +30,8 @@ constexpr std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// Addresses are reserved far ahead, so that an arena grows at its end; memory is there only up to where it has grown. Where
+// Addresses are reserved far ahead, so that an arena grows at its end; memory is there only up to where it has grown, and counts as
+// the process's from then on (no MAP_NORESERVE): what the system has not got is refused at once, and nobody is killed later. Where
 // addresses are limited (ulimit -v), little more is reserved than is needed.
 std::size_t reserved_for(std::size_t bytes) {
   rlimit limit{};
@@ -106,7 +107,7 @@ class Ranges {
   // Beginning where a huge page does.
   void reserve(std::size_t bytes) {
     void* memory =
-        mmap(nullptr, bytes + kCommitted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        mmap(nullptr, bytes + kCommitted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     end_ = reinterpret_cast<std::byte*>(rounded_up(reinterpret_cast<std::uintptr_t>(memory), kCommitted));
     reserved_end_ = end_ + bytes;
