@@ -8,6 +8,7 @@
 
 #include "lowtide/base/torch_compat.h"
 #include "lowtide/engine/aggregate.h"
+#include "lowtide/engine/pixels_apart.h"
 
 namespace lowtide {
 namespace {
@@ -162,7 +163,9 @@ at::Tensor as_image(const at::Tensor& rows, const at::Tensor& like) {
 
 }  // namespace
 
+// A 1×1 convolution with a stride is one of the pixels that it reads, as in a trunk: the same sums, in the same order.
 at::Tensor SimulatedEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const {
+  if (skips_pixels(shape)) return conv2d(pixels_apart(x, shape.stride), w, of_pixels_read(shape));
   const at::Tensor input = decode(x), weight = decode(w);
   if (is_matrix_product(shape, input)) {
     return as_image(matrix_product(as_rows(input), weight.reshape({shape.weight[0], shape.weight[1]}).t()),
@@ -176,6 +179,12 @@ at::Tensor SimulatedEngine::conv2d(const Quantized& x, const Quantized& w, const
 
 at::Tensor SimulatedEngine::conv2d_input_gradient(const Quantized& dy, const Quantized& w,
                                                   const ConvShape& shape) const {
+  if (skips_pixels(shape)) {
+    const at::Tensor of_read = conv2d_input_gradient(dy, w, of_pixels_read(shape));
+    const at::Tensor dx = at::zeros(shape.input, of_read.options().memory_format(at::MemoryFormat::ChannelsLast));
+    pixels_apart(dx, shape.stride).copy_(of_read);
+    return dx;
+  }
   const at::Tensor error = decode(dy);
   if (is_matrix_product(shape, error)) {
     return as_image(matrix_product(as_rows(error), decode(w).reshape({shape.weight[0], shape.weight[1]})),
@@ -190,6 +199,8 @@ at::Tensor SimulatedEngine::conv2d_input_gradient(const Quantized& dy, const Qua
 
 at::Tensor SimulatedEngine::conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
                                                    const ConvShape& shape) const {
+  if (skips_pixels(shape))
+    return conv2d_weight_gradient(dy, pixels_apart(x, shape.stride), of_pixels_read(shape));
   if (x.code.device().is_cpu()) return weight_gradient_in_parts(dy, x, shape);
   return weight_gradient(decode(dy), decode(x), shape);
 }
