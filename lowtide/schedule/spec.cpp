@@ -65,7 +65,7 @@ const std::array kParameters{
     Parameter{"c", false, [](const Spec& s) { return has_profile(s, Profile::kRex); },
               [](Spec& s, Text text) { s.c = read_real(text); },
               [](const Spec& s) { return s.c == Spec{}.c ? "" : fmt::format("{}", s.c); }},
-    Parameter{"alpha", false, [](const Spec& s) { return s.name == "matched"; },
+    Parameter{"alpha", false, [](const Spec& s) { return s.name == "matched" || s.name == "waterfill"; },
               [](Spec& s, Text text) { s.alpha = read_real(text); },
               [](const Spec& s) { return s.alpha == Spec{}.alpha ? "" : fmt::format("{}", s.alpha); }},
     Parameter{"every", false, [](const Spec& s) { return s.decides_by_budget(); },

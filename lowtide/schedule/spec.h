@@ -40,7 +40,7 @@ struct Part {
 //   progressive 3,4,6,8 grad=8 window=100 threshold=0.01 patience=3
 //   matched 3:8 grad=8 budget=0.63        low where the learning rate is high; also alpha=
 //   price 3:8 grad=8 budget=0.63          a closed loop: more bits where they buy more than more training does; also every=
-//   waterfill 3:8 grad=8 budget=0.63      a closed loop with bits for every layer; also every=
+//   waterfill 3:8 grad=8 budget=0.63      a closed loop with bits for every layer; also alpha= and every=
 // Gradient bits may be a range, `grad=6:8`: they then move with the forward bits. Or they have a schedule of their own,
 // `grad=(LR 6:8 n=2)`. A budget, `budget=0.63`, is a share of what static at the highest bits costs. All but progressive may
 // end otherwise: `then fp32 last=5%` (forward and gradients), `then 32 last=5%` (forward alone).
@@ -57,7 +57,7 @@ struct ScheduleSpec {
   std::vector<int> levels;  // progressive; bits holds its ends
   BitTable table;           // table; bits holds its lowest and highest
   Plateau plateau;
-  double alpha = 1.0;        // matched
+  double alpha = 1.0;        // matched, waterfill
   std::int64_t every = 100;  // price, waterfill: steps of an interval
   std::optional<double> budget;
   std::vector<ScheduleSpec>

@@ -37,10 +37,10 @@ Spending part_of(const Spending& spending, std::int64_t begin, std::int64_t end)
 
 }  // namespace
 
-// s·4^-b - s·4^-(b+1) = 0.75·s·4^-b.
 WaterLevel::WaterLevel(BitRange range, int gradient) : range_(range), gradient_(gradient) {
   for (int bits = range.low; bits < range.high; ++bits)
-    thresholds_.push_back(std::log2(static_cast<double>(cost(bits + 1) - cost(bits)) / 0.75) + 2.0 * bits);
+    thresholds_.push_back(std::log2(static_cast<double>(cost(bits + 1) - cost(bits)) /
+                                    (rounding_harm(bits) - rounding_harm(bits + 1))));
 }
 
 int WaterLevel::bits(double log_worth, double log_price) const {
@@ -53,7 +53,7 @@ int WaterLevel::bits(double log_worth, double log_price) const {
 }
 
 double WaterLevel::objective(int bits, double log_worth, double log_price) const {
-  return std::exp2(log_worth - 2.0 * bits) + std::exp2(log_price) * static_cast<double>(cost(bits));
+  return std::exp2(log_worth) * rounding_harm(bits) + std::exp2(log_price) * static_cast<double>(cost(bits));
 }
 
 std::int64_t WaterLevel::cost(const std::vector<Demand>& demands, double log_price) const {

@@ -98,7 +98,8 @@ TEST(WaterLevel, IsTheBestAtItsCostByBruteForce) {
       demands.push_back({std::log2(s / static_cast<double>(of_layer)), of_layer});
     }
     const auto harm = [&](std::size_t i, int bits) {
-      return std::exp2(demands[i].log_worth - 2 * bits) * static_cast<double>(demands[i].macs);
+      const double step = 1 / (std::exp2(bits) - 1);  // of the range
+      return std::exp2(demands[i].log_worth) * step * step * static_cast<double>(demands[i].macs);
     };
     for (const double share : {0.3, 0.42, 0.63, 0.8, 1.0}) {
       const auto budget = static_cast<std::int64_t>(share * static_cast<double>(macs * step_cost({7, 8})));
