@@ -36,7 +36,7 @@ class ChannelMoments final : public ImageWatcher {
   void begin(const at::Tensor& x) override;
   void image(std::int64_t index) override;
 
-  // Of the tensor that was watched; where none was, by going through x now.
+  // Of the tensor that was watched, and no other; where none was, by going through x now.
   ChannelStatistics of(const at::Tensor& x);
 
  private:
@@ -44,7 +44,7 @@ class ChannelMoments final : public ImageWatcher {
   void take(std::int64_t chunk);
   ChannelStatistics joined() const;
 
-  const float* x_ = nullptr;
+  at::Tensor x_;
   bool watched_ = false;
   std::unique_ptr<Layout> layout_;
   LaneTable origin_, sum_, squares_, low_, high_;

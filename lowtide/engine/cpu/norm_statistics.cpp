@@ -122,7 +122,7 @@ void ChannelMoments::begin(const at::Tensor& x) {
 }
 
 void ChannelMoments::start(const at::Tensor& x) {
-  x_ = x.data_ptr<float>();
+  x_ = x;
   layout_ = std::make_unique<Layout>(x);
   for (LaneTable* table : {&origin_, &sum_, &squares_, &low_, &high_}) *table = layout_->table();
 }
@@ -134,14 +134,14 @@ void ChannelMoments::image(std::int64_t index) {
 
 void ChannelMoments::take(std::int64_t chunk) {
   const std::int64_t at = chunk * layout_->period, n = layout_->length(chunk);
-  const float* x = x_ + layout_->begin(chunk);
+  const float* x = x_.data_ptr<float>() + layout_->begin(chunk);
   lane_moments(x, n, layout_->period, sum_.get() + at, squares_.get() + at, low_.get() + at,
                high_.get() + at);
   std::copy_n(x, std::min(n, layout_->period), origin_.get() + at);
 }
 
 ChannelStatistics ChannelMoments::of(const at::Tensor& x) {
-  LOWTIDE_CHECK(!watched_ || x.data_ptr() == x_, "another tensor was watched");
+  LOWTIDE_CHECK(!watched_ || x.is_same(x_), "another tensor was watched");
   if (!watched_) {
     start(x);
     for_each_chunk(*layout_, [&](std::int64_t i, std::int64_t, std::int64_t) { take(i); });

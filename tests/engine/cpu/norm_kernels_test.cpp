@@ -153,6 +153,15 @@ TEST_P(NormKernels, WatchedStatisticsAreThoseOfTheWhole) {
   EXPECT_EQ(watched.high, whole.high);
 }
 
+// Memory that is kept has the same addresses again: that another tensor lies where the watched one did says nothing.
+TEST(WatchedStatistics, AreOfNoOtherTensor) {
+  const torch::Tensor x = channels_last(normal({4, 16, 16, 16}, 1));
+  cpu::ChannelMoments moments;
+  show(moments, x);
+  EXPECT_THROW(moments.of(x.detach()), std::exception);
+  EXPECT_NO_THROW(moments.of(x));
+}
+
 TEST_P(NormKernels, WatchedGradientsAreThoseOfTheWhole) {
   for (const bool with_residual : {false, true}) {
     const cpu::ChannelMap m = map(true);
