@@ -115,16 +115,15 @@ class CheckedConvNorm final : public ConvNorm {
     return measured;
   }
 
-  Activation add(const Tensor& residual, DeviceBits reader) override {
+  LayerInput add(const Tensor& residual, DeviceBits reader) override {
     if (residual.defined()) z_.value = z_.value + wide(residual);
     z_.error += 1e-7 * largest(z_.value);
-    const Activation sum = tested_->add(residual, reader);
-    expect_within("sum", sum.value, rectified(), z_.error);
-    if (sum.range.min.defined()) {
-      expect_range("range of the sum", sum.range, rectified());
+    LayerInput sum = tested_->add(residual, reader);
+    expect_within("sum", sum.activation().value, rectified(), z_.error);
+    if (sum.activation().range.min.defined()) {
+      expect_range("range of the sum", sum.range(), rectified());
       if (!is_float_bits(reader))
-        expect_codes("codes of the sum", sum.encoded(sum.range, reader), rectified(), z_.error,
-                     Noise::none());
+        expect_codes("codes of the sum", sum.codes(reader), rectified(), z_.error, Noise::none());
     }
     expect_running_statistics();
     return sum;
@@ -278,29 +277,7 @@ class CheckedConvNorm final : public ConvNorm {
 std::unique_ptr<ConvNorm> CheckedEngine::conv_norm(const ConvNormCall& call) const {
   ConvNormCall asked = call;
   asked.shows_output |= shows_outputs_;
-  return std::make_unique<CheckedConvNorm>(*tested_, std::move(asked), stages_checked_);
-}
-
-at::Tensor CheckedEngine::conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape) const {
-  return tested_->conv2d(x, w, shape);
-}
-
-at::Tensor CheckedEngine::conv2d_input_gradient(const Quantized& dy, const Quantized& w,
-                                                const ConvShape& shape) const {
-  return tested_->conv2d_input_gradient(dy, w, shape);
-}
-
-at::Tensor CheckedEngine::conv2d_weight_gradient(const Quantized& dy, const Quantized& x,
-                                                 const ConvShape& shape) const {
-  return tested_->conv2d_weight_gradient(dy, x, shape);
-}
-
-at::Tensor CheckedEngine::product(const Quantized& a, const Quantized& b, const ProductShape& shape) const {
-  return tested_->product(a, b, shape);
-}
-
-at::Tensor CheckedEngine::aggregate(const SparseRows& matrix, const Quantized& features) const {
-  return tested_->aggregate(matrix, features);
+  return std::make_unique<CheckedConvNorm>(*inner_, std::move(asked), stages_checked_);
 }
 
 }  // namespace lowtide
