@@ -87,7 +87,7 @@ class ConvNorm {
   }
   // normalisation + residual (where there is one), then ReLU; with its range where that comes at no cost. `reader`: at how many bits
   // a convolution will read it by its own range, or 0. Its codes may come with it.
-  virtual Activation add(const at::Tensor& residual, DeviceBits reader) = 0;
+  virtual LayerInput add(const at::Tensor& residual, DeviceBits reader) = 0;
 
   // From the gradient at the result to the error at the convolution's output.
   virtual NormGradients norm_gradient(at::Tensor gradient, const ErrorFormat& format,

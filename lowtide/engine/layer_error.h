@@ -9,6 +9,9 @@ struct ErrorFormat {
   DeviceBits bits = 0;
   Noise noise = Noise::none();
   bool bifurcate = false;  // the weight gradient's error stays float (Banner et al. 2018, section 5)
+
+  // Whether it becomes codes of a byte and nothing else, with noise that a kernel can draw.
+  bool is_bytes() const { return !bifurcate && fits_bytes(bits) && !noise.values().defined(); }
 };
 
 // The error that feeds a layer's two gradients: the gradient at its output, quantised.

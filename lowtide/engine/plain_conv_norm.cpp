@@ -102,11 +102,11 @@ Quantized PlainConvNorm::encode(const Range& range, DeviceBits bits) {
   return codes;
 }
 
-Activation PlainConvNorm::add(const at::Tensor& residual, DeviceBits) {
+LayerInput PlainConvNorm::add(const at::Tensor& residual, DeviceBits) {
   z_ = norm_->forward(contiguous(y_));
   if (residual.defined()) z_.add_(residual);
   if (call_.relu) z_.relu_();
-  const Activation sum(z_);
+  LayerInput sum(z_);
   z_ = z_.detach();  // another tensor: autograd's node will own this one, and the sum owns the node
   keep_for_backward();
   return sum;

@@ -6,7 +6,8 @@ namespace lowtide {
 
 class PlainNorm;
 
-// The passes by an engine's convolutions and plain operations on tensors, one after the other, on any device: the reference.
+// The passes one after the other, on any device, by an engine's convolutions and plain operations on tensors: the reference. On a
+// CPU sums of batch normalisation are those of `cpu::ChannelMoments`, which do not depend on the number of threads.
 class PlainConvNorm final : public ConvNorm {
  public:
   PlainConvNorm(const Engine& engine, ConvNormCall call);
@@ -15,7 +16,7 @@ class PlainConvNorm final : public ConvNorm {
   const at::Tensor& output() const override { return y_; }
   Range range() override;
   Quantized encode(const Range& range, DeviceBits bits) override;
-  Activation add(const at::Tensor& residual, DeviceBits reader) override;
+  LayerInput add(const at::Tensor& residual, DeviceBits reader) override;
   NormGradients norm_gradient(at::Tensor gradient, const ErrorFormat& format, bool wants_residual) override;
   at::Tensor weight_gradient(const Quantized& error) override;
   at::Tensor input_gradient(const Quantized& error, const OtherGradient& other, ConvNorm* producer) override;

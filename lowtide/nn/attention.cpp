@@ -10,14 +10,6 @@
 namespace lowtide {
 namespace {
 
-// With its range, so that three layers read it but once, and share the codes.
-Activation measured(const at::Tensor& x) {
-  Activation activation(x);
-  const at::NoGradGuard no_grad;
-  activation.range = measure_range(x, RangeGroup::kTensor);
-  return activation;
-}
-
 #if defined(LOWTIDE_WITH_CUDA)
 struct AttendCall : torch::CustomClassHolder {
   AttendArguments of;
@@ -96,9 +88,8 @@ SelfAttentionImpl::SelfAttentionImpl(const AttentionOptions& options) : options_
 
 at::Tensor SelfAttentionImpl::forward(const at::Tensor& x, const at::Tensor& mask) {
   const std::int64_t items = x.size(0), length = x.size(1), heads = options_.heads;
-  const Activation shared = measured(x);
-  const at::Tensor query = query_->forward(shared), key = key_->forward(shared),
-                   value = value_->forward(shared);
+  LayerInput input(x);
+  const at::Tensor query = query_->read(input), key = key_->read(input), value = value_->read(input);
   const double factor = 1 / std::sqrt(static_cast<double>(options_.hidden / heads));
   const at::Tensor scores = scores_->forward(ProductOperand::heads(query, heads, /*transposed=*/false),
                                              ProductOperand::heads(key, heads, /*transposed=*/true), items);

@@ -28,7 +28,6 @@ struct LayerFormat {
 // All that a quantised layer's backward pass needs. It serves one, which gives up the operands as soon as it has used them.
 struct LayerCall : torch::CustomClassHolder, LayerFormat {
   bool needs_input_gradient = false;
-  Range input_range;
   Quantized input, weight;  // the operands of the forward product
 
   // With one range for all, where none is given.

@@ -43,19 +43,19 @@ class ConvFunction : public torch::autograd::Function<ConvFunction> {
 
 }  // namespace
 
-at::Tensor quant_conv2d(const QuantLayer& layer, const Activation& x, const at::Tensor& weight,
-                        const at::Tensor& bias, const ConvShape& shape, ActivationRange& input_range,
+at::Tensor quant_conv2d(const QuantLayer& layer, LayerInput& x, const at::Tensor& weight,
+                        const at::Tensor& bias, const ConvShape& shape, const ActivationRange& input_range,
                         bool training) {
   const auto call = c10::make_intrusive<ConvCall>();
-  layer.prepare(*call, x.value.requires_grad());
+  const at::Tensor& value = x.activation().value;
+  layer.prepare(*call, value.requires_grad());
   call->shape = shape;
-  call->input_range = input_range.of(x, call->bits.forward, training);
-  call->input = x.encoded(call->input_range, call->forward_bits());
+  call->input = input_range.encode(x, call->forward_bits(), training);
   {
     const at::NoGradGuard no_grad;
     call->weight = encode_rows(weight.detach(), call->forward_bits());
   }
-  at::Tensor y = ConvFunction::apply(x.value, weight, optional(bias), call);
+  at::Tensor y = ConvFunction::apply(value, weight, optional(bias), call);
   layer.tell(y, shape.input[0] * shape.macs());
   return y;
 }
@@ -82,7 +82,8 @@ ConvShape QuantConv2dImpl::shape(at::IntArrayRef input) const {
 }
 
 at::Tensor QuantConv2dImpl::forward(const Activation& x) {
-  return quant_conv2d(*this, x, weight, bias, shape(x.value.sizes()), input_range_, is_training());
+  LayerInput input(x);
+  return quant_conv2d(*this, input, weight, bias, shape(x.value.sizes()), input_range_, is_training());
 }
 
 }  // namespace lowtide

@@ -19,8 +19,8 @@ struct QuantConv2dOptions {
 
 // y = x ∗ weight + bias, computed as `layer` says. The bias is undefined where there is none; `input_range` is the running one
 // of x, which training moves.
-at::Tensor quant_conv2d(const QuantLayer& layer, const Activation& x, const at::Tensor& weight,
-                        const at::Tensor& bias, const ConvShape& shape, ActivationRange& input_range,
+at::Tensor quant_conv2d(const QuantLayer& layer, LayerInput& x, const at::Tensor& weight,
+                        const at::Tensor& bias, const ConvShape& shape, const ActivationRange& input_range,
                         bool training);
 
 // A convolution whose weight (a range per output channel), input (a range per tensor) and output gradient
@@ -32,7 +32,6 @@ class QuantConv2dImpl : public torch::nn::Module, public QuantLayer {
 
   // For a trunk, which computes convolutions together with what surrounds them.
   ConvShape shape(at::IntArrayRef input) const;
-  ActivationRange& input_range() { return input_range_; }
   const ActivationRange& input_range() const { return input_range_; }
 
   const QuantConv2dOptions options;

@@ -78,19 +78,15 @@ void ActivationRange::register_in(torch::nn::Module& owner, const std::string& n
   range_ = owner.register_buffer(name + "_range", torch::zeros({1}));
 }
 
-Range ActivationRange::of(const Activation& x, int bits, bool training) {
-  if (is_float_bits(bits)) return {};
-  if (!training) return {min_, range_};
+Quantized ActivationRange::encode(LayerInput& x, DeviceBits bits, bool training) const {
+  if (is_float_bits(bits)) return x.codes(bits, {});
+  if (!training) return x.codes(bits, running());
   const at::NoGradGuard no_grad;
-  return track(x.range.min.defined() ? x.range : measure_range(x.value, RangeGroup::kTensor));
+  track({update(x.range())});
+  return x.codes(bits);
 }
 
-Range ActivationRange::track(const Range& now) {
-  lowtide::track({update(now)});
-  return now;
-}
-
-Range ActivationRange::of_each_step(const at::Tensor& x, int bits, bool training) {
+Range ActivationRange::of_each_step(const at::Tensor& x, int bits, bool training) const {
   if (is_float_bits(bits)) return {};
   if (!training) return running();
   const at::NoGradGuard no_grad;
@@ -102,10 +98,10 @@ Range ActivationRange::of_each_step(const at::Tensor& x, int bits, bool training
   return now;
 }
 
-void ActivationRange::track_each(const std::vector<Range>& steps) {
+void ActivationRange::track_each(const std::vector<Range>& steps) const {
   std::vector<RangeUpdate> updates;
   for (const Range& step : steps) updates.push_back(update(step));
-  lowtide::track(updates);
+  track(updates);
 }
 
 }  // namespace lowtide

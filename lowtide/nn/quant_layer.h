@@ -25,19 +25,16 @@ class ActivationRange {
   // The buffers are called …_min and …_range.
   void register_in(torch::nn::Module& owner, const std::string& name = "activation");
 
-  // The range to quantise x with: in training that of x, which also moves the running one; else the running one.
-  // None where bits are float.
-  Range of(const Activation& x, int bits, bool training);
+  // x as a layer reads it: in training by its own range, which also moves the running one; else by the running one.
+  Quantized encode(LayerInput& x, DeviceBits bits, bool training) const;
 
   // The same for a layer that quantises each index of x's first dimension, a step in time, as a call of its own.
-  Range of_each_step(const at::Tensor& x, int bits, bool training);
+  Range of_each_step(const at::Tensor& x, int bits, bool training) const;
 
-  // Moves the running range by one that was measured, and returns that.
-  Range track(const Range& now);
-  // The same, to be done later together with others.
+  // What moves the running range by one that was measured: track() does, together with others perhaps.
   RangeUpdate update(const Range& now) const { return {min_, range_, now}; }
   // By one after the other.
-  void track_each(const std::vector<Range>& steps);
+  void track_each(const std::vector<Range>& steps) const;
 
   Range running() const { return {min_, range_}; }
 

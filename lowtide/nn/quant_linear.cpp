@@ -53,16 +53,16 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
 
 }  // namespace
 
-at::Tensor quant_linear(const QuantLayer& layer, const Activation& x, const at::Tensor& weight,
-                        const at::Tensor& bias, ErrorRange error, ActivationRange& input_range,
+at::Tensor quant_linear(const QuantLayer& layer, LayerInput& x, const at::Tensor& weight,
+                        const at::Tensor& bias, ErrorRange error, const ActivationRange& input_range,
                         bool training) {
   const auto call = c10::make_intrusive<LinearCall>();
-  layer.prepare(*call, x.value.requires_grad());
+  const at::Tensor& value = x.activation().value;
+  layer.prepare(*call, value.requires_grad());
   call->error = error;
-  call->input_range = input_range.of(x, call->bits.forward, training);
-  call->input = x.encoded(call->input_range, call->forward_bits());
-  at::Tensor y = LinearFunction::apply(x.value, weight, optional(bias), call);
-  layer.tell(y, x.value.numel() * weight.size(0));
+  call->input = input_range.encode(x, call->forward_bits(), training);
+  at::Tensor y = LinearFunction::apply(value, weight, optional(bias), call);
+  layer.tell(y, value.numel() * weight.size(0));
   return y;
 }
 
@@ -73,6 +73,11 @@ QuantLinearImpl::QuantLinearImpl(const QuantLinearOptions& linear_options) : opt
 }
 
 at::Tensor QuantLinearImpl::forward(const Activation& x) {
+  LayerInput input(x);
+  return read(input);
+}
+
+at::Tensor QuantLinearImpl::read(LayerInput& x) {
   return quant_linear(*this, x, weight, bias, options.error, input_range_, is_training());
 }
 

@@ -20,8 +20,8 @@ struct QuantLinearOptions {
 
 // y = x·weightᵀ + bias over the last dimension of x, computed as `layer` says. The bias is undefined where there is none;
 // `input_range` is the running one of x, which training moves.
-at::Tensor quant_linear(const QuantLayer& layer, const Activation& x, const at::Tensor& weight,
-                        const at::Tensor& bias, ErrorRange error, ActivationRange& input_range,
+at::Tensor quant_linear(const QuantLayer& layer, LayerInput& x, const at::Tensor& weight,
+                        const at::Tensor& bias, ErrorRange error, const ActivationRange& input_range,
                         bool training);
 
 // y = x·wᵀ + b over the last dimension of x, with weight (a range per output row), bias and input (a range
@@ -30,8 +30,7 @@ class QuantLinearImpl : public torch::nn::Module, public QuantLayer {
  public:
   explicit QuantLinearImpl(const QuantLinearOptions& options);
   at::Tensor forward(const Activation& x);
-  ActivationRange& input_range() { return input_range_; }
-
+  at::Tensor read(LayerInput& x);  // the same, of what other layers read too
   const ActivationRange& input_range() const { return input_range_; }
 
   const QuantLinearOptions options;

@@ -2,15 +2,24 @@
 
 namespace lowtide {
 
-const Quantized& Activation::encoded(const Range& in_range, DeviceBits bits) const {
-  // encode() keeps the minimum that it is given as the codes' offset: the same tensor, the same range.
-  const bool same = codes_->code.defined() && codes_->bits.bits == bits.bits &&
-                    codes_->bits.on_device == bits.on_device && codes_->offset.is_same(in_range.min);
-  if (!same) {
+const Range& LayerInput::range() {
+  if (!x_.range.min.defined()) {
     const at::NoGradGuard no_grad;
-    *codes_ = encode(value.detach(), in_range, bits);
+    x_.range = measure_range(x_.value, RangeGroup::kTensor);
   }
-  return *codes_;
+  return x_.range;
+}
+
+const Quantized& LayerInput::codes(DeviceBits bits) {
+  const bool same = codes_.code.defined() && codes_.bits.bits == bits.bits &&
+                    codes_.bits.on_device == bits.on_device;
+  if (!same) codes_ = codes(bits, range());
+  return codes_;
+}
+
+Quantized LayerInput::codes(DeviceBits bits, const Range& known) const {
+  const at::NoGradGuard no_grad;
+  return encode(x_.value.detach(), known, bits);
 }
 
 }  // namespace lowtide

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <memory>
 #include <utility>
 
 #include "lowtide/quant/quantizer.h"
@@ -10,27 +9,34 @@
 namespace lowtide {
 
 // What flows between layers: a value, and its range where whoever made it knows that, so that nobody has to look again.
-class Activation {
- public:
+struct Activation {
   Activation() = default;
   Activation(at::Tensor tensor) : value(std::move(tensor)) {}  // NOLINT: every tensor is an activation
   Activation(at::Tensor tensor, Range of_all) : value(std::move(tensor)), range(std::move(of_all)) {}
-  // Whoever made it has encoded it too, by this range.
-  Activation(at::Tensor tensor, Range of_all, Quantized codes)
-      : value(std::move(tensor)),
-        range(std::move(of_all)),
-        codes_(std::make_shared<Quantized>(std::move(codes))) {}
   operator const at::Tensor&() const { return value; }  // NOLINT: and the other way round
-
-  // The codes for this range and number of bits. Those asked for last are kept, for all copies of an activation: layers that
-  // read the same one, a block's first convolution and its projection, encode it once. Not for two threads at once.
-  const Quantized& encoded(const Range& in_range, DeviceBits bits) const;
 
   at::Tensor value;
   Range range;  // undefined where nobody measured it
+};
+
+// An activation before the layers that read it, such as a block's first convolution and its projection: they measure its range
+// once, and encode it once for all that read it at the same bits.
+class LayerInput {
+ public:
+  explicit LayerInput(Activation x) : x_(std::move(x)) {}
+  // Whoever made it has encoded it too, by its range.
+  LayerInput(Activation x, Quantized codes) : x_(std::move(x)), codes_(std::move(codes)) {}
+
+  const Activation& activation() const { return x_; }
+  const Range& range();
+  // By that range.
+  const Quantized& codes(DeviceBits bits);
+  // By one that was known before.
+  Quantized codes(DeviceBits bits, const Range& known) const;
 
  private:
-  std::shared_ptr<Quantized> codes_ = std::make_shared<Quantized>();
+  Activation x_;
+  Quantized codes_;  // as they were asked for last
 };
 
 }  // namespace lowtide

@@ -12,11 +12,6 @@ namespace {
 
 using torch::autograd::variable_list;
 
-const Range& measured(Activation& x) {
-  if (!x.range.min.defined()) x.range = measure_range(x.value, RangeGroup::kTensor);
-  return x.range;
-}
-
 // A stage in one step of training.
 class StageCall {
  public:
@@ -28,22 +23,20 @@ class StageCall {
   }
   void set_prepared(std::shared_ptr<const PreparedConv> conv) { conv_ = std::move(conv); }
 
-  // What its convolution is to read, given what is known of the range of that. In training the running range follows it.
-  template <typename Measure>
-  Range input_range(const Measure& measure, std::vector<RangeUpdate>& updates) {
-    const ActivationRange& running = stage_.conv->input_range();
-    if (is_float_bits(bits())) return {};
-    if (!stage_.conv->is_training()) return running.running();
-    updates.push_back(running.update(measure()));
-    return updates.back().now;
-  }
-
-  // At how many bits it encodes what it reads by the range of that; 0 where it does not.
+  // At how many bits its convolution encodes an input by the input's own range; 0 in an evaluation and where it stays in floats.
   DeviceBits reader_bits() const {
     return stage_.conv->is_training() && !is_float_bits(bits()) ? bits() : DeviceBits();
   }
 
-  // The result of the stage before as it is to read it.
+  // What its convolution reads: a block's input, or the result of the stage before. Training encodes it by its own range, which
+  // is to move the running one; an evaluation by the running one.
+  Quantized read(LayerInput& x, std::vector<RangeUpdate>& updates) const {
+    const ActivationRange& running = stage_.conv->input_range();
+    if (is_float_bits(bits())) return x.codes(bits(), {});
+    if (!stage_.conv->is_training()) return x.codes(bits(), running.running());
+    updates.push_back(running.update(x.range()));
+    return x.codes(bits());
+  }
   Quantized read(ConvNorm& before, std::vector<RangeUpdate>& updates) const {
     const ActivationRange& running = stage_.conv->input_range();
     if (is_float_bits(bits())) return before.encode({}, bits());
@@ -138,19 +131,14 @@ class BlockCall {
     if (projection_) each(*projection_);
   }
 
-  // `reader`: of the convolution that reads the result next.
-  Activation forward(Activation input, DeviceBits reader, bool keeps, std::vector<RangeUpdate>& updates) {
-    for (std::size_t i = 0; i < stages_.size(); ++i) {
-      StageCall& stage = stages_[i];
-      if (i == 0) {
-        const Range range = stage.input_range([&] { return measured(input); }, updates);
-        stage.forward(input.encoded(range, stage.bits()), keeps);
-        continue;
-      }
-      stage.forward(stage.read(stages_[i - 1].passes(), updates), keeps);
+  // `reader`: bits of the next block's first convolution.
+  LayerInput forward(LayerInput input, DeviceBits reader, bool keeps, std::vector<RangeUpdate>& updates) {
+    stages_[0].forward(stages_[0].read(input, updates), keeps);
+    for (std::size_t i = 1; i < stages_.size(); ++i) {
+      stages_[i].forward(stages_[i].read(stages_[i - 1].passes(), updates), keeps);
       if (!keeps) stages_[i - 1].release();
     }
-    Activation sum = last().passes().add(residual(input, keeps, updates), reader);
+    LayerInput sum = last().passes().add(residual(input, keeps, updates), reader);
     if (!keeps) last().release();
     return sum;
   }
@@ -199,12 +187,11 @@ class BlockCall {
     return parameters + (stages_.size() - 1) * kParameters;
   }
 
-  at::Tensor residual(Activation& input, bool keeps, std::vector<RangeUpdate>& updates) {
-    if (adds_input_) return input.value;
+  at::Tensor residual(LayerInput& input, bool keeps, std::vector<RangeUpdate>& updates) {
+    if (adds_input_) return input.activation().value;
     if (!projection_) return {};
-    const Range range = projection_->input_range([&] { return measured(input); }, updates);
-    projection_->forward(input.encoded(range, projection_->bits()), keeps);
-    at::Tensor projected = projection_->passes().add({}, DeviceBits()).value;
+    projection_->forward(projection_->read(input, updates), keeps);
+    at::Tensor projected = projection_->passes().add({}, DeviceBits()).activation().value;
     if (!keeps) projection_->release();
     return projected;
   }
@@ -236,15 +223,15 @@ struct TrunkCall : torch::CustomClassHolder {
 
   at::Tensor forward() {
     prepare();
-    Activation x = std::exchange(input, {});
+    LayerInput x(std::exchange(input, {}));
     std::vector<RangeUpdate> updates;
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       const DeviceBits reader = i + 1 < blocks.size() ? blocks[i + 1].reader_bits() : DeviceBits();
       x = blocks[i].forward(std::move(x), reader, keeps, updates);
     }
     track(updates);
-    output_range = x.range;
-    return x.value;
+    output_range = x.activation().range;
+    return x.activation().value;
   }
 
   // All weights at once: a launch a layer would take longer than the work.

@@ -89,8 +89,8 @@ at::Tensor Layer::conv2d(const at::Tensor& x, const at::Tensor& weight, const st
   const ConvShape shape = shape_of(input, weight, geometry);
   expect(covers_kernel(shape), fmt::format("its input of {} is smaller than its kernel", sizes(input)));
   expect_measured(range, training);
-  ActivationRange running(range.min, range.range);
-  return quant_conv2d(*this, input, weight, or_undefined(bias), shape, running, training);
+  LayerInput read(input);
+  return quant_conv2d(*this, read, weight, or_undefined(bias), shape, {range.min, range.range}, training);
 }
 
 at::Tensor Layer::linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
@@ -102,14 +102,11 @@ at::Tensor Layer::linear(const at::Tensor& x, const at::Tensor& weight, const st
          fmt::format("its input is {}; expected {} features in the last dimension", sizes(input),
                      weight.size(1)));
   expect_measured(range, training);
-  ActivationRange running(range.min, range.range);
-  if (by_position)
-    return quant_linear(*this, input.contiguous(), weight, or_undefined(bias), ErrorRange::kPosition, running,
-                        training);
   // As a matrix: a tensor of four dimensions would be read as an image, channels last.
-  const at::Tensor rows = input.reshape({-1, weight.size(1)});
+  LayerInput read(by_position ? input.contiguous() : input.reshape({-1, weight.size(1)}));
   const at::Tensor y =
-      quant_linear(*this, rows, weight, or_undefined(bias), ErrorRange::kTensor, running, training);
+      quant_linear(*this, read, weight, or_undefined(bias),
+                   by_position ? ErrorRange::kPosition : ErrorRange::kTensor, {range.min, range.range}, training);
   std::vector<std::int64_t> shape = input.sizes().vec();
   shape.back() = weight.size(0);
   return y.view(shape);

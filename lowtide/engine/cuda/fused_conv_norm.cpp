@@ -14,11 +14,6 @@ namespace {
 
 using Conv = PreparedCudaConv;
 
-// Whether an error is to be codes of a byte and nothing else.
-bool is_codes(const ErrorFormat& format) {
-  return !format.bifurcate && fits_bytes(format.bits) && !format.noise.values().defined();
-}
-
 }  // namespace
 
 FusedConvNorm::FusedConvNorm(const Engine& engine, ConvNormCall call,
@@ -161,16 +156,16 @@ Activation FusedConvNorm::normalise(const at::Tensor& residual, at::Tensor* posi
   return {value, {conv_->tensor(Conv::kSumMin), conv_->tensor(Conv::kSumRange)}};
 }
 
-Activation FusedConvNorm::add(const at::Tensor& added, DeviceBits reader) {
+LayerInput FusedConvNorm::add(const at::Tensor& added, DeviceBits reader) {
   const at::Tensor residual = added.defined() ? contiguous(added) : added;
   if (!y_.defined()) return add_resident(residual, reader);
   const bool keeps_signs = residual.defined() && call_.relu && call_.keeps;
   Activation sum = normalise(residual, keeps_signs ? &positive_ : nullptr);
   keep_for_backward();
-  return sum;
+  return LayerInput(std::move(sum));
 }
 
-Activation FusedConvNorm::add_resident(const at::Tensor& residual, DeviceBits reader) {
+LayerInput FusedConvNorm::add_resident(const at::Tensor& residual, DeviceBits reader) {
   ResidentForwardArguments a = resident_arguments();
   const at::Tensor value = empty_output(at::kFloat);
   const bool keeps_signs = residual.defined() && call_.relu && call_.keeps;
@@ -178,14 +173,14 @@ Activation FusedConvNorm::add_resident(const at::Tensor& residual, DeviceBits re
   const Range range{conv_->tensor(Conv::kSumMin), conv_->tensor(Conv::kSumRange)};
   if (!fits_bytes(reader) || !stays_resident(geometry_, /*waits=*/true)) {
     resident_forward(a, current_cuda_stream());
-    return {value, range};
+    return LayerInput({value, range});
   }
   const at::Tensor code = empty_output(at::kByte);
   a.reader.bits = reader;
   a.reader.code = code.data_ptr<std::uint8_t>();
   a.reader.scale = conv_->number(Conv::kSumScale);
   resident_forward(a, current_cuda_stream());
-  return {value, range, {code, conv_->tensor(Conv::kSumScale), range.min, reader}};
+  return {Activation(value, range), {code, conv_->tensor(Conv::kSumScale), range.min, reader}};
 }
 
 void FusedConvNorm::keep_for_backward() {
@@ -259,7 +254,7 @@ NormGradients FusedConvNorm::norm_gradient(at::Tensor gradient, const ErrorForma
   summed_.reset();
   a.gradient = masked.data_ptr<float>();
   NormGradients result;
-  if (is_codes(format)) {
+  if (format.is_bytes()) {
     result = error_codes(a, format);
     norm_gradient_range(a, current_cuda_stream());
     norm_gradient_encode(a, current_cuda_stream());
@@ -330,7 +325,7 @@ NormGradients FusedConvNorm::producer_gradient(const Quantized& error, const Oth
                                                ConvNorm& producer, const ErrorFormat& format,
                                                bool wants_residual) {
   auto* before = dynamic_cast<FusedConvNorm*>(&producer);
-  const bool stays = before != nullptr && is_bytes(error) && is_codes(format) &&
+  const bool stays = before != nullptr && is_bytes(error) && format.is_bytes() &&
                      other.stride == std::array<std::int64_t, 2>{1, 1} &&
                      stays_resident(geometry_, /*waits=*/true);
   if (!stays) return ConvNorm::producer_gradient(error, other, producer, format, wants_residual);

@@ -19,7 +19,7 @@ class FusedConvNorm final : public ConvNorm {
   Range range() override;
   Quantized encode(const Range& range, DeviceBits bits) override;
   MeasuredCodes encode_measured(DeviceBits bits) override;
-  Activation add(const at::Tensor& residual, DeviceBits reader) override;
+  LayerInput add(const at::Tensor& residual, DeviceBits reader) override;
   NormGradients norm_gradient(at::Tensor gradient, const ErrorFormat& format, bool wants_residual) override;
   at::Tensor weight_gradient(const Quantized& error) override;
   at::Tensor input_gradient(const Quantized& error, const OtherGradient& other, ConvNorm* producer) override;
@@ -35,7 +35,7 @@ class FusedConvNorm final : public ConvNorm {
   // Of images that stay: what both ways forward begin with.
   ResidentForwardArguments resident_arguments();
   Quantized encode_resident(const Range* given, const Range& found, DeviceBits bits);
-  Activation add_resident(const at::Tensor& residual, DeviceBits reader);
+  LayerInput add_resident(const at::Tensor& residual, DeviceBits reader);
   InputGradientArguments gradient_arguments(const Quantized& error, const at::Tensor& other,
                                             const std::array<std::int64_t, 2>& stride) const;
   // Of the norm's gradient: where it goes.

@@ -39,11 +39,11 @@ Quantized FusedConvNorm::encode(const Range& range, DeviceBits bits) {
   return codes;
 }
 
-Activation FusedConvNorm::add(const at::Tensor& residual, DeviceBits) {
+LayerInput FusedConvNorm::add(const at::Tensor& residual, DeviceBits) {
   cpu::MappedSum sum = cpu::map_and_add(y_, norm_.map, residual);
   if (call_.keeps) positive_ = std::move(sum.positive);
   keep_for_backward();
-  return {std::move(sum.value), std::move(sum.range)};
+  return LayerInput({std::move(sum.value), std::move(sum.range)});
 }
 
 void FusedConvNorm::keep_for_backward() {
@@ -63,14 +63,12 @@ cpu::MapBackward& FusedConvNorm::backward() {
 
 NormGradients FusedConvNorm::norm_gradient(at::Tensor gradient, const ErrorFormat& format,
                                            bool wants_residual) {
-  const ChunkEncoder::Format codes{format.bits, format.noise};
-  const bool as_codes = !format.bifurcate && codes.fits();
-  cpu::MapGradients result =
-      backward().of(contiguous(gradient), wants_residual,
-                    as_codes ? std::optional<ChunkEncoder::Format>(codes) : std::nullopt);
+  std::optional<ChunkEncoder::Format> codes;
+  if (format.is_bytes()) codes = {format.bits, format.noise};
+  cpu::MapGradients result = backward().of(contiguous(gradient), wants_residual, codes);
   backward_.reset();
-  const LayerError error = as_codes ? LayerError{result.input_codes, result.input_codes}
-                                    : quantise_error(result.input, format, result.input_range);
+  const LayerError error = codes ? LayerError{result.input_codes, result.input_codes}
+                                 : quantise_error(result.input, format, result.input_range);
   return {error, result.weight, result.bias, result.residual};
 }
 

@@ -14,7 +14,7 @@ class FusedConvNorm final : public ConvNorm {
   const at::Tensor& output() const override { return y_; }
   Range range() override;
   Quantized encode(const Range& range, DeviceBits bits) override;
-  Activation add(const at::Tensor& residual, DeviceBits reader) override;
+  LayerInput add(const at::Tensor& residual, DeviceBits reader) override;
   NormGradients norm_gradient(at::Tensor gradient, const ErrorFormat& format, bool wants_residual) override;
   at::Tensor weight_gradient(const Quantized& error) override;
   at::Tensor input_gradient(const Quantized& error, const OtherGradient& other, ConvNorm* producer) override;
