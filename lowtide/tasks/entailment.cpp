@@ -152,12 +152,11 @@ void Entailment::read_test(const EntailmentData& train) {
 }
 
 Entailment::Encoded Entailment::encode(const std::vector<SentencePair>& pairs) {
-  constexpr std::int64_t kSpecial = 3;  // [CLS], [SEP], [SEP]
   Encoded encoded;
   for (const SentencePair& pair : pairs) {
     std::vector<std::int32_t> premise = pieces_.encode(pair.premise),
                               hypothesis = pieces_.encode(pair.hypothesis);
-    const auto whole = static_cast<std::int64_t>(premise.size() + hypothesis.size()) + kSpecial;
+    const auto whole = static_cast<std::int64_t>(premise.size() + hypothesis.size()) + kSpecialPieces;
     cut_ += whole > recipe_.data.length ? 1 : 0;
     encoded.pairs.push_back(
         encode_pair(pieces_, std::move(premise), std::move(hypothesis), recipe_.data.length));

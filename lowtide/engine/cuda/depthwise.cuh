@@ -18,6 +18,8 @@ namespace lowtide::cuda {
 
 inline constexpr int kDepthwiseThreads = 256;
 inline constexpr int kMostDepthwiseBlocks = 264;  // two for a multiprocessor of an H200
+// Channels of a block: few, so that it adds little to memory in the end; many, so that bytes lie in long runs.
+inline constexpr int kMostGroupChannels = 144;
 
 // What a step of a walk computes: kDown × kAcross results; how far the source moves on with it, and what it reads of that.
 struct SingleSteps {  // in steps of 1, the output and the input gradient
@@ -115,8 +117,6 @@ void cut_steps(DepthwiseCut& cut) {
 // Of an output; or transposed, of an input gradient.
 template <typename Steps>
 DepthwiseCut depthwise_cut(const ConvGeometry& g, bool transposed) {
-  // Channels of a block: few, so that it adds little to memory in the end; many, so that bytes lie in long runs.
-  constexpr int kMostChannels = 144;
   constexpr int kMostBytes = 200 * 1024;
   DepthwiseCut cut;
   cut.images = g.images;
@@ -142,7 +142,7 @@ DepthwiseCut depthwise_cut(const ConvGeometry& g, bool transposed) {
     cut.cols =
         EdgeKinds(cut.result_cols, inside(transposed ? 1 : g.stride_cols, cut.first_col, cut.source_cols));
   }
-  for (int most = kMostChannels;; most /= 2) {
+  for (int most = kMostGroupChannels;; most /= 2) {
     cut.group = depthwise_group(cut.channels, most);
     cut_steps<Steps>(cut);
     if (cut.shared_bytes() <= kMostBytes || most <= kDepthwiseUnit) break;

@@ -10,6 +10,9 @@
 
 namespace lowtide::cuda {
 
+inline constexpr int kMostTaps = 49;      // of a convolution that has kernels: 7 × 7
+inline constexpr float kEpsilon = 1e-5f;  // kNormEpsilon, as kernels need it
+
 struct ConvGeometry {
   int images = 0, height = 0, width = 0, inputs = 0;  // of the input
   int outputs = 0, rows = 0, cols = 0;                // of the output

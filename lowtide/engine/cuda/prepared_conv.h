@@ -7,7 +7,7 @@
 
 namespace lowtide::cuda {
 
-inline constexpr std::int64_t kMostTaps = 49;  // 7 × 7
+static_assert(kEpsilon == static_cast<float>(kNormEpsilon));
 
 // Whether there are kernels for such a convolution.
 bool has_kernels(const ConvWeight& conv);

@@ -6,8 +6,6 @@
 
 namespace lowtide::cuda {
 
-inline constexpr float kEpsilon = 1e-5f;  // kNormEpsilon
-
 // Extremes of a block's threads. A NaN stays one.
 struct BlockExtremes {
   float low, high;

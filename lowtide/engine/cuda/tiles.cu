@@ -6,7 +6,7 @@
 namespace lowtide::cuda {
 namespace {
 
-constexpr int kMostTaps = 9;
+constexpr int kMostTileTaps = 9;
 constexpr int kMostStride = 2;
 constexpr int kPlanesOfOneTap = 8;  // of a chunk: 128 along the sum
 constexpr int kFewChannels = 64;    // that are one chunk: every further one costs a copy and a barrier
@@ -94,14 +94,14 @@ bool is_pixelwise(const ConvGeometry& g) {
 
 // Sixteen channels are copied at once; with one tap, eight.
 bool can_cut(const ConvGeometry& g, int channels) {
-  return g.taps() <= kMostTaps && g.stride_rows == g.stride_cols && g.stride_rows <= kMostStride &&
+  return g.taps() <= kMostTileTaps && g.stride_rows == g.stride_cols && g.stride_rows <= kMostStride &&
          channels % (g.taps() == 1 ? 8 : 16) == 0 && g.images > 0;
 }
 
 // The taps of one dimension that lead from inputs of one parity to outputs: position + distance.
 struct PhaseTaps {
   int count = 0;
-  int tap[kMostTaps]{}, distance[kMostTaps]{};
+  int tap[kMostTileTaps]{}, distance[kMostTileTaps]{};
 
   PhaseTaps(int phase, int kernel, int stride, int pad) {
     for (int t = 0; t < kernel; ++t) {

@@ -13,7 +13,6 @@ constexpr int kWarps = 4, kThreads = kWarps * kWarp;
 constexpr int kStages = 2;
 constexpr int kStepPixels = 32;
 constexpr int kBlocks = 264;  // that share the work at most: two for a multiprocessor of an H200
-constexpr int kMostPixelsPerBlock = 32'768;  // 255² · 2^15 < 2^31
 
 // A warp has kOutputTiles times 16 outputs, and kPlanes times 16 inputs of each tap.
 template <int kOfOutputTiles, int kOfPlanes, int kOfTaps, int kOfOutputWarps>
