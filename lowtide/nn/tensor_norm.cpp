@@ -90,14 +90,15 @@ at::Tensor normalised(const at::Tensor& x, const at::Tensor& mean, const at::Ten
   return y;
 }
 
-// With z = (x - mean)·f:  dx = f (g - mean(g) - z mean(g·z)) = f ((x - mean) slope + g - shift).
+// With z = (x - mean)·f:  dx = f (g - mean(g) - z mean(g·z)) = f ((x - mean) slope + g - mean(g)).
 struct Backward {
-  float mean, slope, shift, factor;
+  float mean, slope, gradient_mean, factor;
 };
 
 LOWTIDE_SIMD void gradient_chunk(const float* x, const float* g, const Backward& b, std::int64_t n,
                                  float* dx) {
-  for (std::int64_t i = 0; i < n; ++i) dx[i] = ((x[i] - b.mean) * b.slope + g[i] - b.shift) * b.factor;
+  for (std::int64_t i = 0; i < n; ++i)
+    dx[i] = ((x[i] - b.mean) * b.slope + g[i] - b.gradient_mean) * b.factor;
 }
 
 at::Tensor gradient(const at::Tensor& x, const at::Tensor& g, const at::Tensor& mean,
@@ -105,7 +106,10 @@ at::Tensor gradient(const at::Tensor& x, const at::Tensor& g, const at::Tensor& 
   const Means m = means(g, x, at::zeros_like(mean), mean);
   const at::Tensor slope = -m.product * factor * factor;
   at::Tensor dx = at::empty_like(x);
-  const Backward b{mean.item<float>(), slope.item<float>(), m.plain.item<float>(), factor.item<float>()};
+  const Backward b{.mean = mean.item<float>(),
+                   .slope = slope.item<float>(),
+                   .gradient_mean = m.plain.item<float>(),
+                   .factor = factor.item<float>()};
   at::parallel_for(0, x.numel(), kNormChunk * kNormChunksPerThread,
                    [&](std::int64_t begin, std::int64_t end) {
                      gradient_chunk(x.data_ptr<float>() + begin, g.data_ptr<float>() + begin, b, end - begin,

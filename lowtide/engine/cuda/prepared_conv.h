@@ -13,7 +13,7 @@ static_assert(kEpsilon == static_cast<float>(kNormEpsilon));
 bool has_kernels(const ConvWeight& conv);
 
 // A convolution in one pass of a trunk: its weight in the forms that kernels read, and device memory for what the passes
-// around it find out. All memory of a trunk comes in a few pieces, of which this holds on to its share.
+// around it find out. All convolutions of a trunk share a few allocations, and each keeps those alive that its pointers lead into.
 struct PreparedCudaConv final : PreparedConv {
   WeightLayer layer;
   bool has_backward = false;  // memory for the way back

@@ -114,10 +114,10 @@ struct PhaseTaps {
 };
 
 // The distances of all phases.
-struct Reach {
+struct TapSpan {
   int least = 0, most = 0;
 
-  Reach(int kernel, int stride, int pad) {
+  TapSpan(int kernel, int stride, int pad) {
     bool first = true;
     for (int phase = 0; phase < stride; ++phase) {
       const PhaseTaps taps(phase, kernel, stride, pad);
@@ -184,7 +184,7 @@ PixelTiles input_gradient_tiles(const ConvGeometry& g, const std::uint8_t* dy, i
   if (is_pixelwise(g)) return pixelwise(dy, g.output_pixels(), g.outputs, block_rows);
   // Taps of a phase are no neighbours along the sum.
   if (g.taps() > 1 && (!has_whole_steps(g.outputs) || (stride > 1 && g.outputs == 16))) return {};
-  const Reach row_reach(g.kernel_rows, stride, g.pad_rows), col_reach(g.kernel_cols, stride, g.pad_cols);
+  const TapSpan row_span(g.kernel_rows, stride, g.pad_rows), col_span(g.kernel_cols, stride, g.pad_cols);
   PixelTiles t;
   set_source(t, dy, g.images, g.rows, g.cols, g.outputs);
   t.position_rows = divide_up(g.height, stride);
@@ -192,14 +192,14 @@ PixelTiles input_gradient_tiles(const ConvGeometry& g, const std::uint8_t* dy, i
   t.result_rows = g.height;
   t.result_cols = g.width;
   t.result_step = stride;
-  t.first_row = row_reach.least;
-  t.first_col = col_reach.least;
+  t.first_row = row_span.least;
+  t.first_col = col_span.least;
   // Weights take 96 bytes a step and column: they come tap row by tap row, so that two blocks have room.
   t.phases = stride * stride;
   set_planes(t, g.taps() == 1 ? kPlanesOfOneTap : t.phases == 1 && g.outputs % 64 == 0 ? 4 : 2);
   if (g.taps() == 9 && t.phases == 1 && t.planes > 1) t.parts = 3;
   if (!cut_positions(t, block_rows)) return {};
-  set_halo(t, row_reach.extent(), col_reach.extent());
+  set_halo(t, row_span.extent(), col_span.extent());
   for (int i = 0; i < t.phases; ++i) {
     TilePhase& phase = t.phase[i];
     phase.result_row = i / stride;
@@ -209,7 +209,7 @@ PixelTiles input_gradient_tiles(const ConvGeometry& g, const std::uint8_t* dy, i
     for (int r = 0; r < rows.count; ++r) {
       for (int c = 0; c < cols.count; ++c)
         add_tap(t, phase,
-                {rows.distance[r] - row_reach.least, cols.distance[c] - col_reach.least,
+                {rows.distance[r] - row_span.least, cols.distance[c] - col_span.least,
                  rows.tap[r] * g.kernel_cols + cols.tap[c]});
     }
   }

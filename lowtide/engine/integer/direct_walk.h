@@ -137,9 +137,9 @@ class DirectWalk {
     const std::int64_t row_bytes = quads_ * kQuad * plan_.pitch();
     const std::int64_t fit = (kPackedBytes / row_bytes - plan_.window_rows()) / plan_.row_step;
     const std::int64_t tasks = call_.items * call_.groups;
-    const std::int64_t share =
+    const std::int64_t rows_per_task =
         tasks >= kEnoughTasks ? rows : std::max(kLeastBandRows, rows * tasks / kEnoughTasks);
-    return std::clamp<std::int64_t>(std::min(fit, share), 1, rows);
+    return std::clamp<std::int64_t>(std::min(fit, rows_per_task), 1, rows);
   }
 
   // Packed ones that a band reads; the last band of an image may have fewer.
@@ -221,7 +221,7 @@ class DirectWalk {
                             .read = hint ? hint + first_float : nullptr,
                             .step = pixel_step,
                             .floats = call_.out_channels};
-            // Some of the pixels lie between rows then: each fetches an equal share of the results.
+            // Some of the pixels lie between rows then: each fetches an equal part of the results.
             if (rows > 1)
               dot.prefetch.step = dot.prefetch.floats = rows * phase.cols * out_channels / dot.pixels;
           }

@@ -172,16 +172,18 @@ class WeightSums {
   std::int64_t rows_at_once() const {
     const std::int64_t row = image_planes(1) + remainders() * row_bytes();
     const std::int64_t fit = std::min(kPackedBytes / row, kMostTerms / plan_.out_cols);
-    const std::int64_t share = std::max(kLeastBandRows, plan_.out_rows * shape_.input[0] / kEnoughTasks);
-    return std::clamp<std::int64_t>(std::min(fit, share), 1, plan_.out_rows);
+    const std::int64_t rows_per_task =
+        std::max(kLeastBandRows, plan_.out_rows * shape_.input[0] / kEnoughTasks);
+    return std::clamp<std::int64_t>(std::min(fit, rows_per_task), 1, plan_.out_rows);
   }
 
   std::int64_t images_at_once() const {
     if (rows_at_once_ < plan_.out_rows) return 1;
     const std::int64_t image = image_planes(plan_.out_rows) + image_lanes(plan_.out_rows);
     const std::int64_t terms = kMostTerms / (plan_.out_rows * plan_.out_cols);
-    const std::int64_t share = shape_.input[0] / kEnoughTasks;
-    return std::clamp<std::int64_t>(std::min({kPackedBytes / image, terms, share}), 1, shape_.input[0]);
+    const std::int64_t images_per_task = shape_.input[0] / kEnoughTasks;
+    return std::clamp<std::int64_t>(std::min({kPackedBytes / image, terms, images_per_task}), 1,
+                                    shape_.input[0]);
   }
 
   Task task_at(std::int64_t batch, std::int64_t band) const {
