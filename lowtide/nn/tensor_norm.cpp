@@ -152,11 +152,17 @@ class GpuNormFunction : public torch::autograd::Function<GpuNormFunction> {
                      factor = at::empty({1}, x.options());
     const at::Tensor work = work_for(x);
     const NormedTensor of = normed(x, *call);
-    tensor_statistics_on_gpu(
-        {of, kEpsilon, work.data_ptr<double>(), mean.data_ptr<float>(), factor.data_ptr<float>()},
-        current_cuda_stream());
+    tensor_statistics_on_gpu({.of = of,
+                              .epsilon = kEpsilon,
+                              .work = work.data_ptr<double>(),
+                              .mean = mean.data_ptr<float>(),
+                              .factor = factor.data_ptr<float>()},
+                             current_cuda_stream());
     at::Tensor y = at::empty_like(x);
-    normalise_on_gpu({of, mean.data_ptr<float>(), factor.data_ptr<float>(), y.data_ptr<float>()},
+    normalise_on_gpu({.of = of,
+                      .mean = mean.data_ptr<float>(),
+                      .factor = factor.data_ptr<float>(),
+                      .y = y.data_ptr<float>()},
                      current_cuda_stream());
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     context->save_for_backward({x, mean, factor});

@@ -18,7 +18,12 @@ constexpr std::int64_t kEvalColumns = 10;
 constexpr int kReEstimationWindows = 100;
 
 LanguageModelOptions options_of(const ModelOptions& model, std::int64_t words) {
-  return {words, model.hidden, model.layers, model.dropout, model.heads, model.feed_forward_units()};
+  return {.words = words,
+          .units = model.hidden,
+          .layers = model.layers,
+          .dropout = model.dropout,
+          .heads = model.heads,
+          .feed_forward = model.feed_forward_units()};
 }
 
 void replace(const NamedTensors& values, const NamedTensors& by) {

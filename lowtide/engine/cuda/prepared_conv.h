@@ -57,7 +57,12 @@ struct PreparedCudaConv final : PreparedConv {
   float* number(Number number) const { return numbers.data_ptr<float>() + number; }
   at::Tensor tensor(Number number) const { return numbers.narrow(0, number, 1); }
   NormConstants constants() const {
-    return {row(kMean), row(kFactor), row(kBias), row(kInverseDeviation), number(kMin), number(kRange)};
+    return {.mean = row(kMean),
+            .factor = row(kFactor),
+            .bias = row(kBias),
+            .inverse_deviation = row(kInverseDeviation),
+            .min = number(kMin),
+            .range = number(kRange)};
   }
 
   std::vector<at::Tensor> memory;  // that the pointers lead into
