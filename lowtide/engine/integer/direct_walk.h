@@ -9,6 +9,7 @@
 #include "lowtide/base/parallel.h"
 #include "lowtide/base/scratch.h"
 #include "lowtide/engine/cpu/image_watcher.h"
+#include "lowtide/engine/integer/method.h"
 #include "lowtide/engine/integer/pack.h"
 #include "lowtide/engine/integer/plan.h"
 #include "lowtide/engine/integer/tiles.h"
@@ -163,7 +164,7 @@ class DirectWalk {
                            .channels = call_.in_channels,
                            .pixel_step = all_channels,
                            .code_bias = call_.code_bias};
-    const auto pack = tiles_.has_matrix_unit() ? pack_pixels : pack_quads;
+    const auto pack = tiles_.reads_whole_pixels() ? pack_pixels : pack_quads;
     pack(plan_, image, packed_first, packed_rows, packed);
     tiles_.channel_sums(packed, quads_, tiles_.layout(quads_, pixels), pixels, channel_sums);
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
@@ -251,9 +252,9 @@ class DirectWalk {
       fetch<Fetch::kToReadLater>(call_.code + (item + 1) * image + first, last - first);
   }
 
-  // Rows that are summed as one, with what lies between them: a matrix unit takes sixteen pixels in the time of fewer.
+  // Rows that are summed as one, with what lies between them.
   std::int64_t rows_together(const Phase& phase) const {
-    const bool gains = tiles_.has_matrix_unit() && phase.cols < kLanes && call_.groups == 1;
+    const bool gains = joins_rows(phase.cols, call_.groups, tiles_.set);
     const bool neighbours = plan_.row_step == 1 && plan_.out_row_step == 1 && plan_.out_col_step == 1;
     return gains && neighbours ? std::clamp<std::int64_t>(kJoinedPixels / plan_.pitch(), 1, phase.rows) : 1;
   }

@@ -158,9 +158,10 @@ struct TileKernels {
   void (*pack_lanes)(const LaneRow& row) = nullptr;
   void (*release)() = nullptr;  // ends a thread's use of the unit: see TileUse
 
-  bool has_matrix_unit() const { return integer::has_matrix_unit(set); }
+  // How dot_row and channel_sums read pixels: whole, each with all its quads; or quad by quad.
+  bool reads_whole_pixels() const { return has_matrix_unit(set); }
   PixelLayout layout(std::int64_t quads, std::int64_t pixels) const {
-    return has_matrix_unit() ? PixelLayout{quads * kQuad, kQuad} : PixelLayout{kQuad, pixels * kQuad};
+    return reads_whole_pixels() ? PixelLayout{quads * kQuad, kQuad} : PixelLayout{kQuad, pixels * kQuad};
   }
 };
 
