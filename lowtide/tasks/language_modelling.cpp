@@ -45,10 +45,10 @@ LanguageModelling::LanguageModelling(const Recipe& recipe, std::shared_ptr<Ranks
       device_(device_of(recipe.running)),
       corpus_(open_corpus(recipe.data)),
       batches_(corpus_.train, batch_, length_),
-      execution_(make_execution(recipe)),
+      execution_(make_execution(recipe.precision, recipe.running, recipe.training.seed)),
       model_(make_language_model(recipe.model.name, options_of(recipe.model, corpus_.vocabulary.size()))) {
   initialise(*model_, recipe.training.seed);
-  attach_layers(*model_, execution_, model_->default_rules(), recipe);
+  attach_layers(*model_, execution_, model_->default_rules(), recipe.precision.layer_bits, recipe.model.name);
   model_->to(device_);
   carried_ = model_->initial_state(batch_);
   before_ = model_->initial_state(batch_);

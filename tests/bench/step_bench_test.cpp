@@ -14,7 +14,7 @@ constexpr const char* kModel = "cifar-resnet8";
 double macs_per_step(std::int64_t batch) {
   Recipe recipe;
   recipe.model.name = kModel;
-  const auto execution = make_execution(recipe);
+  const auto execution = make_execution(recipe.precision, recipe.running, recipe.training.seed);
   const ImageShape shape{3, 32, 32, 10};
   const auto model = make_image_model(recipe, shape, execution);
   double forward = 0;
