@@ -205,7 +205,7 @@ at::Tensor SimulatedEngine::product(const Quantized& a, const Quantized& b, cons
   return matrix_product(left, right);
 }
 
-// As floats, decoded once.
+// The operand is decoded here, once for all products.
 std::unique_ptr<const PreparedOperand> SimulatedEngine::prepare(const Quantized& b, bool transposed) const {
   return std::make_unique<PreparedOperand>(Quantized{decode(b), {}, {}, 0}, transposed);
 }

@@ -113,8 +113,7 @@ void encode_chunk(const ChunkArguments& arguments);
 
 extern const QuantizerKernels kCudaQuantizer;  // only in builds with CUDA
 
-// Ranges over all items of what each has at one position: of items × positions × length numbers, a range for each of the
-// items × positions rows. Only in builds with CUDA.
+// measure_position_ranges of quantizer.h. Only in builds with CUDA.
 struct PositionArguments {
   const float* x = nullptr;
   float* min = nullptr;    // out, a row each

@@ -273,7 +273,8 @@ __global__ void __launch_bounds__(kThreads, 1) codes_kernel(const ByteProductArg
   }
 }
 
-// Of limbs: their sums' products with a's middle code, which are taken off; and what the middle code's value adds.
+// What a block needs of its columns of limbs. A sum of products of a limb is too large by `centring`, the limb's sum times a's
+// middle code; `total` is the limbs' sums joined, which the middle code's value is multiplied by.
 struct LimbColumns {
   int centring[kByteLimbs][kLimbColumns];
   float total[kLimbColumns];

@@ -13,7 +13,7 @@ constexpr int kFour = 4;  // numbers that a thread takes at once
 struct FourCodes {
   int code[kFour];
 
-  // Of a row of `n`, from `at` on; `whole`: rows begin at multiples of four.
+  // Codes of a row of `n`, from `at` on; 0 beyond its end. `whole`: rows begin at multiples of four.
   __device__ static FourCodes load(const std::uint8_t* row, int at, int n, bool whole) {
     if (whole) {
       const uchar4 c = *reinterpret_cast<const uchar4*>(row + at);

@@ -14,10 +14,10 @@
 
 namespace lowtide::cuda {
 
-// What the largest of them takes: the way back of 16 channels with another reader's gradient.
+// What the largest kernel takes: the backward pass of 16 channels with another reader's gradient.
 inline constexpr int kMostSharedBytes = 176 * 1024;
 
-// Of sixteen warps that have each kMTiles tiles of 16 pixels.
+// Of an image, in sixteen warps with kMTiles tiles of 16 pixels each.
 inline int most_resident_pixels(int channels) { return 16 * (256 / channels) * (64 / channels); }
 
 struct ResidentShape {
@@ -102,7 +102,7 @@ struct GridBarrier {
   }
 };
 
-// With all blocks on the GPU at once where they wait for each other.
+// Blocks that wait for each other are launched together, all on the GPU at once.
 template <auto kKernel, typename... Arguments>
 void launch_resident(const char* name, int blocks, int threads, std::size_t shared_bytes, bool waits,
                      cudaStream_t stream, const Arguments&... arguments) {
@@ -226,7 +226,7 @@ __device__ __forceinline__ void for_each_operand(const ResidentShape& s, const R
                static_cast<unsigned>((row * s.pitch + pixel - row * s.width) * 16 +
                                      (Of::kChannelBlocks > 1 ? second * s.channel_block_bytes : 0));
   }
-  // Of a unit, from a pixel's first tap.
+  // Bytes from a pixel's first tap to a unit.
   const auto offset = [&](int unit) {
     const int tap = unit / Of::kChannelBlocks, forward = tap < 9 ? tap : 8,
               of = kFlipped ? 8 - forward : forward;
@@ -251,8 +251,8 @@ __device__ uint2 weights_at(const std::uint8_t* packed, const ResidentLane<kChan
       packed)[(step * (kChannels / 8) + at.col_warp * 2 + n) * kWarp + at.lane];
 }
 
-// What a lane has of its four channels, joined over the lanes that hold other rows of them. In the end lane 8 j + 4 k + q of a warp
-// has channel 4 q + j of its sixteen: lanes share the work out instead of all doing all of it.
+// Joins what a lane has of its four channels with what the other lanes have, which hold other rows. Lanes share the work: in the
+// end lane 8 j + 4 k + q of a warp has channel 4 q + j of the sixteen.
 template <int kKinds, typename Join>
 __device__ __forceinline__ void join_rows(float (&of)[4][kKinds], float (&joined)[kKinds], const Join& join) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

@@ -47,7 +47,7 @@ struct ChannelNorm {
   float low, high;  // NaN where a value is not finite: ReLU would hide minus infinity
 };
 
-// From what was taken of `count` numbers of the channel. `moves_running`: by one block alone.
+// From the sums and extremes of a channel's `count` numbers. `moves_running`: true in one block alone.
 __device__ inline ChannelNorm channel_norm(const NormStatistics& s, int c, int channels, double count,
                                            bool moves_running) {
   float mean = s.running_mean[c], variance = s.running_variance[c];

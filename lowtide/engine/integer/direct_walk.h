@@ -279,7 +279,7 @@ class DirectWalk {
     std::int64_t step = 0;
   };
 
-  // For the row of results that begins `first_float` into its image.
+  // What is added to the row of results that begins `first_float` floats into its image.
   Addend addend_row(const Phase& phase, std::int64_t item, std::int64_t row, std::int64_t group,
                     std::int64_t first_float) const {
     if (!call_.addend.defined()) return {};

@@ -153,7 +153,7 @@ struct TileKernels {
   void (*depthwise_run)(const DepthwiseRun& run, const DepthwiseWeights& weights);
   void (*depthwise_row)(const DepthwiseRow& row);
   WinogradKernels winograd;
-  // Of a matrix unit; else null.
+  // Null where there is no matrix unit.
   void (*plane_tile)(const PlaneTile& tile) = nullptr;
   void (*pack_lanes)(const LaneRow& row) = nullptr;
   void (*release)() = nullptr;  // ends a thread's use of the unit: see TileUse
