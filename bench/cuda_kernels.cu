@@ -858,20 +858,6 @@ struct DepthwiseCase {
   }
 };
 
-// Calls each(output pixel, input pixel, tap) for every product of pixels.
-template <typename Each>
-void for_each_tap(const ConvGeometry& g, const Each& each) {
-  for (int n = 0; n < g.images; ++n)
-    for (int r = 0; r < g.rows; ++r)
-      for (int c = 0; c < g.cols; ++c)
-        for (int i = 0; i < g.kernel_rows; ++i)
-          for (int j = 0; j < g.kernel_cols; ++j) {
-            const int row = r * g.stride_rows - g.pad_rows + i, col = c * g.stride_cols - g.pad_cols + j;
-            if (row < 0 || col < 0 || row >= g.height || col >= g.width) continue;
-            each((n * g.rows + r) * g.cols + c, (n * g.height + row) * g.width + col, i * g.kernel_cols + j);
-          }
-}
-
 void compare_depthwise(const std::string& name, const ConvGeometry& g, int bits, bool after_relu,
                        Pattern pattern) {
   const DepthwiseCase c(g, bits, after_relu, pattern);
