@@ -181,8 +181,12 @@ struct Case {
   Codes xs() const { return {x.get(), sx.get(), ox.get(), {bits()}}; }
   Codes es() const { return {e.get(), se.get(), oe.get(), {bits()}}; }
   NormConstants constants(int first) const {
-    return {mean.get() + first, factor.get() + first, bias.get() + first, inverse.get() + first,
-            min.get(),          range.get()};
+    return {.mean = mean.get() + first,
+            .factor = factor.get() + first,
+            .bias = bias.get() + first,
+            .inverse_deviation = inverse.get() + first,
+            .min = min.get(),
+            .range = range.get()};
   }
   OutputArguments output(bool statistics) const {
     OutputArguments a{g, xs(), layer(), y.get(), {}};
@@ -224,7 +228,7 @@ struct Case {
     return a;
   }
   WeightGradientArguments weight_gradient() const {
-    return {g, es(), xs(), wwork.get(), dw.get(), products.get()};
+    return {.g = g, .dy = es(), .x = xs(), .work = wwork.get(), .dw = dw.get(), .products = products.get()};
   }
 };
 
@@ -465,21 +469,27 @@ struct ResidentCase {
     return a;
   }
   NormEncodeArguments encode() const {
-    return {y.get(), n,       c.g.outputs, c.constants(0), true,
-            nullptr, nullptr, {c.bits()},  code.get(),     scale.get()};
+    return {.y = y.get(),
+            .n = n,
+            .channels = c.g.outputs,
+            .norm = c.constants(0),
+            .relu = true,
+            .bits = {c.bits()},
+            .code = code.get(),
+            .scale = scale.get()};
   }
   NormAddArguments add(int call) const {
-    return {y.get(),
-            residual.get(),
-            n,
-            c.g.outputs,
-            c.constants(0),
-            true,
-            sum_extremes.get() + kExtremesBytes * static_cast<std::size_t>(call),
-            z.get(),
-            positive.get(),
-            c.min.get() + 1,
-            c.range.get() + 1};
+    return {.y = y.get(),
+            .residual = residual.get(),
+            .n = n,
+            .channels = c.g.outputs,
+            .norm = c.constants(0),
+            .relu = true,
+            .work = sum_extremes.get() + kExtremesBytes * static_cast<std::size_t>(call),
+            .value = z.get(),
+            .positive = positive.get(),
+            .min = c.min.get() + 1,
+            .range = c.range.get() + 1};
   }
   ResidentForwardArguments encoding(int call) const {
     ResidentForwardArguments a;
@@ -800,8 +810,12 @@ struct DepthwiseCase {
   Codes es() const { return {e.get(), se.get(), oe.get(), {bits}}; }
   NormConstants constants(const Buffer<float>& of, int number) const {
     float* at = of.get();
-    return {
-        at, at + channels, at + 2 * channels, at + 3 * channels, min.get() + number, range.get() + number};
+    return {.mean = at,
+            .factor = at + channels,
+            .bias = at + 2 * channels,
+            .inverse_deviation = at + 3 * channels,
+            .min = min.get() + number,
+            .range = range.get() + number};
   }
   OutputArguments output(bool with_statistics, int call) const {
     OutputArguments a{g, xs(), layer(), y.get(), {}};
@@ -836,23 +850,13 @@ struct DepthwiseCase {
     return a;
   }
   WeightGradientArguments weight_gradient(int call) const {
-    return {g, es(), xs(), wwork.get() + weight_bytes * static_cast<std::size_t>(call), dw.get()};
+    return {.g = g,
+            .dy = es(),
+            .x = xs(),
+            .work = wwork.get() + weight_bytes * static_cast<std::size_t>(call),
+            .dw = dw.get()};
   }
 };
-
-// Calls each(output pixel, input pixel, tap) for every product of pixels.
-template <typename Each>
-void for_each_tap(const ConvGeometry& g, const Each& each) {
-  for (int n = 0; n < g.images; ++n)
-    for (int r = 0; r < g.rows; ++r)
-      for (int c = 0; c < g.cols; ++c)
-        for (int i = 0; i < g.kernel_rows; ++i)
-          for (int j = 0; j < g.kernel_cols; ++j) {
-            const int row = r * g.stride_rows - g.pad_rows + i, col = c * g.stride_cols - g.pad_cols + j;
-            if (row < 0 || col < 0 || row >= g.height || col >= g.width) continue;
-            each((n * g.rows + r) * g.cols + c, (n * g.height + row) * g.width + col, i * g.kernel_cols + j);
-          }
-}
 
 void compare_depthwise(const std::string& name, const ConvGeometry& g, int bits, bool after_relu,
                        Pattern pattern) {

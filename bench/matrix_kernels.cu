@@ -181,7 +181,7 @@ void check_codes_product(int rows, int columns, int terms, int bits, bool a_by_r
   Buffer<int> sums(static_cast<std::size_t>(columns));
   Buffer<float> y(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
   sum_code_rows(b.view, sums, stream);
-  multiply_bytes({a.view, b.view, sums, *bias, y}, stream);
+  multiply_bytes({.a = a.view, .b = b.view, .b_sums = sums, .bias = *bias, .y = y}, stream);
   const int step = std::max(1, rows / 50), some = (rows + step - 1) / step;
   Buffer<double> plain(static_cast<std::size_t>(some) * static_cast<std::size_t>(columns));
   plain_product<<<dim3(blocks_of(static_cast<std::size_t>(columns)), static_cast<unsigned>(some)), 256>>>(
@@ -196,7 +196,7 @@ void check_limbs_product(int rows, int columns, int terms, int bits, bool a_by_r
   Buffer<std::int8_t> limbs(static_cast<std::size_t>(kByteLimbs * columns) * static_cast<std::size_t>(terms));
   Buffer<int> sums(static_cast<std::size_t>(limb_sum_parts(terms) * kByteLimbs * columns));
   Buffer<float> unit(1), y(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
-  const LimbMatrix to{limbs, sums, unit, terms, columns};
+  const LimbMatrix to{.limb = limbs, .sum = sums, .unit = unit, .terms = terms, .columns = columns};
   make_limbs(b.view, to, stream);
   multiply_limbs({a.view, to, y}, stream);
   const int step = std::max(1, rows / 50), some = (rows + step - 1) / step;
@@ -224,13 +224,19 @@ void time_products(int rows, int columns, int terms) {
                                                      static_cast<std::size_t>(terms));
   auto unit = std::make_shared<Buffer<float>>(1);
   timings.push_back({"bytes " + shape, size, operations, [=](int) {
-                       multiply_bytes({a->view, b->view, *sums, nullptr, *y}, stream);
+                       multiply_bytes({.a = a->view, .b = b->view, .b_sums = *sums, .y = *y}, stream);
                      }});
-  timings.push_back({"limbs " + shape, size, 3 * operations, [=](int) {
-                       multiply_limbs({a->view, {*limbs, *sums, *unit, terms, columns}, *y}, stream);
-                     }});
+  timings.push_back(
+      {"limbs " + shape, size, 3 * operations, [=](int) {
+         multiply_limbs(
+             {a->view, {.limb = *limbs, .sum = *sums, .unit = *unit, .terms = terms, .columns = columns}, *y},
+             stream);
+       }});
   timings.push_back({"  limbs of the weight", 4.0 * terms * columns, 0, [=](int) {
-                       make_limbs(t->view, {*limbs, *sums, *unit, terms, columns}, stream);
+                       make_limbs(
+                           t->view,
+                           {.limb = *limbs, .sum = *sums, .unit = *unit, .terms = terms, .columns = columns},
+                           stream);
                      }});
   timings.push_back({"  sums of the weight", 1.0 * terms * columns, 0,
                      [=](int) { sum_code_rows(b->view, *sums, stream); }});
@@ -255,7 +261,8 @@ void check_codes(std::int64_t rows, std::int64_t length, int bits) {
   Buffer<float> min(static_cast<std::size_t>(rows)), range(static_cast<std::size_t>(rows)),
       scale(static_cast<std::size_t>(rows));
   Buffer<std::uint8_t> scratch(kRangeScratchBytes), code(n), plain(n);
-  kCudaQuantizer.measure_range({*x, min, range, rows, length, scratch}, stream);
+  kCudaQuantizer.measure_range(
+      {.x = *x, .min = min, .range = range, .rows = rows, .length = length, .scratch = scratch}, stream);
   EncodeArguments a;
   a.x = *x;
   a.min = min;
@@ -287,7 +294,9 @@ void check_positions(std::int64_t items, std::int64_t positions, std::int64_t le
   const auto x = floats(static_cast<std::size_t>(items * positions * length));
   Buffer<float> min(static_cast<std::size_t>(items * positions)),
       range(static_cast<std::size_t>(items * positions));
-  measure_positions_on_gpu({*x, min, range, items, positions, length}, stream);
+  measure_positions_on_gpu(
+      {.x = *x, .min = min, .range = range, .items = items, .positions = positions, .length = length},
+      stream);
   const std::vector<float> values = x->host(), low = min.host(), wide = range.host();
   double wrong = 0;
   for (std::int64_t p = 0; p < positions; ++p) {
@@ -322,8 +331,15 @@ void check_dropout(std::size_t n) {
   const auto x = floats(n);
   Buffer<float> y(n), plain(n), back(n);
   Buffer<std::uint8_t> code(n);
-  dropout_on_gpu({*x, y, code, static_cast<std::int64_t>(n), kKeptScale, kCounter, nullptr}, stream);
-  mask_on_gpu({*x, code, back, static_cast<std::int64_t>(n), kKeptScale}, stream);
+  dropout_on_gpu({.x = *x,
+                  .y = y,
+                  .code = code,
+                  .n = static_cast<std::int64_t>(n),
+                  .scale = kKeptScale,
+                  .counter = kCounter},
+                 stream);
+  mask_on_gpu({.x = *x, .code = code, .y = back, .n = static_cast<std::int64_t>(n), .scale = kKeptScale},
+              stream);
   plain_dropout<<<blocks_of(n), 256>>>(*x, static_cast<std::int64_t>(n), kCounter, plain);
   report("dropout of " + std::to_string(n), y.host() == plain.host() && back.host() == plain.host() ? 0 : 1,
          0);
@@ -410,7 +426,17 @@ void check_heads(int items, int length, int heads, int units, bool transposed) {
   const auto ranges = static_cast<std::size_t>(items * heads * rows);
   Buffer<std::uint8_t> code(n);
   Buffer<float> scale(ranges), min(ranges);
-  encode_heads_on_gpu({*x, items, length, heads, units, transposed, 8, code, scale, min}, stream);
+  encode_heads_on_gpu({.x = *x,
+                       .items = items,
+                       .length = length,
+                       .heads = heads,
+                       .units = units,
+                       .transposed = transposed,
+                       .bits = 8,
+                       .code = code,
+                       .scale = scale,
+                       .min = min},
+                      stream);
   const std::vector<float> values = x->host(), scales = scale.host(), low = min.host();
   const std::vector<std::uint8_t> c = code.host();
   double wrong = 0;
@@ -450,10 +476,31 @@ void check_residual_norm(int rows, int columns, float dropout) {
       dx(n), dadded(n), partial(static_cast<std::size_t>(kNormParts * 2 * columns)),
       both(static_cast<std::size_t>(2 * columns)), factors(n);
   const DropoutNoise noise{dropout, kCounter, nullptr};
-  residual_norm_on_gpu({*x, *added, noise, *weight, *bias, 1e-5, rows, columns, sum, y, mean, inverse},
+  residual_norm_on_gpu({.x = *x,
+                        .added = *added,
+                        .dropout = noise,
+                        .weight = *weight,
+                        .bias = *bias,
+                        .epsilon = 1e-5,
+                        .rows = rows,
+                        .columns = columns,
+                        .sum = sum,
+                        .y = y,
+                        .mean = mean,
+                        .inverse = inverse},
                        stream);
-  residual_norm_gradient_on_gpu({sum, *gradient, *weight, mean, inverse, noise, rows, columns, dx,
-                                 dropout == 0 ? nullptr : dadded.operator float*(), partial, both},
+  residual_norm_gradient_on_gpu({.sum = sum,
+                                 .gradient = *gradient,
+                                 .weight = *weight,
+                                 .mean = mean,
+                                 .inverse = inverse,
+                                 .dropout = noise,
+                                 .rows = rows,
+                                 .columns = columns,
+                                 .dx = dx,
+                                 .dadded = dropout == 0 ? nullptr : dadded.operator float*(),
+                                 .partial = partial,
+                                 .weight_and_bias = both},
                                 stream);
   const Buffer<float> ones(std::vector<float>(n, 1.0f));
   plain_dropout<<<blocks_of(n), 256>>>(ones, static_cast<std::int64_t>(n), kCounter, factors);
@@ -502,9 +549,16 @@ void check_tensor_norm(std::size_t n, float dropout) {
   Buffer<double> work(kTensorMeansWork);
   Buffer<float> mean(1), factor(1), means(2), y(n), dx(n), factors(n);
   const NormedTensor of{*x, static_cast<std::int64_t>(n), true, {dropout, kCounter, nullptr}};
-  tensor_statistics_on_gpu({of, 1e-5, work, mean, factor}, stream);
-  normalise_on_gpu({of, mean, factor, y}, stream);
-  normalise_gradient_on_gpu({of, *gradient, mean, factor, work, means, dx}, stream);
+  tensor_statistics_on_gpu({.of = of, .epsilon = 1e-5, .work = work, .mean = mean, .factor = factor}, stream);
+  normalise_on_gpu({.of = of, .mean = mean, .factor = factor, .y = y}, stream);
+  normalise_gradient_on_gpu({.of = of,
+                             .gradient = *gradient,
+                             .mean = mean,
+                             .factor = factor,
+                             .work = work,
+                             .means = means,
+                             .dx = dx},
+                            stream);
   const Buffer<float> ones(std::vector<float>(n, 1.0f));
   plain_dropout<<<blocks_of(n), 256>>>(ones, static_cast<std::int64_t>(n), kCounter, factors);
   const auto xs = x->host(), gs = gradient->host(), fs = factors.host();
@@ -539,7 +593,9 @@ void check_rows(int rows, int columns) {
   const auto xs = x->host(), fs = factor->host(), bs = bias->host();
   std::vector<double> ys(n), sums(static_cast<std::size_t>(columns)), ds(n);
   if (columns % 4 == 0 && columns <= kMostRoundedColumns) {
-    round_rows_on_gpu({*x, *factor, *bias, 8, y, rows, columns}, stream);
+    round_rows_on_gpu(
+        {.x = *x, .factor = *factor, .bias = *bias, .bits = 8, .y = y, .rows = rows, .columns = columns},
+        stream);
     for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r) {
       const auto first = xs.begin() + static_cast<std::ptrdiff_t>(r) * columns;
       const auto [least, most] = std::minmax_element(first, first + columns);
@@ -557,8 +613,16 @@ void check_rows(int rows, int columns) {
   }
   for (const bool by_row : {false, true}) {
     const Matrix q(rows, columns, 8, by_row, 0.01f);
-    SumCodesArguments a{q.view.code, q.view.scale, q.view.offset, by_row, *factor,
-                        decoded,     sum,          partial,       rows,   columns};
+    SumCodesArguments a{.code = q.view.code,
+                        .scale = q.view.scale,
+                        .offset = q.view.offset,
+                        .by_row = by_row,
+                        .factor = *factor,
+                        .y = decoded,
+                        .sum = sum,
+                        .partial = partial,
+                        .rows = rows,
+                        .columns = columns};
     sum_codes_on_gpu(a, stream);
     const auto c = q.code->host();
     const auto s = q.scale->host(), o = q.offset->host();
@@ -699,10 +763,17 @@ void time_passes() {
     const double n = static_cast<double>(kRows) * columns;
     const std::string shape = " 8192 x " + std::to_string(columns);
     add("range" + shape, 4 * n, [=](int) {
-      kCudaQuantizer.measure_range({*x, *min, *range, 1, static_cast<std::int64_t>(n), *scratch}, stream);
+      kCudaQuantizer.measure_range({.x = *x,
+                                    .min = *min,
+                                    .range = *range,
+                                    .rows = 1,
+                                    .length = static_cast<std::int64_t>(n),
+                                    .scratch = *scratch},
+                                   stream);
     });
     add("ranges by position" + shape, 4 * n, [=](int) {
-      measure_positions_on_gpu({*x, *min, *range, 64, 128, columns}, stream);
+      measure_positions_on_gpu(
+          {.x = *x, .min = *min, .range = *range, .items = 64, .positions = 128, .length = columns}, stream);
     });
     add("codes with noise" + shape, 5 * n, [=](int) {
       EncodeArguments a;
@@ -718,20 +789,52 @@ void time_passes() {
       kCudaQuantizer.encode(a, stream);
     });
     add("codes summed" + shape, n, [=](int) {
-      sum_codes_on_gpu({*code, *scale, *min, true, nullptr, nullptr, *y, *z, kRows, columns}, stream);
+      sum_codes_on_gpu({.code = *code,
+                        .scale = *scale,
+                        .offset = *min,
+                        .by_row = true,
+                        .sum = *y,
+                        .partial = *z,
+                        .rows = kRows,
+                        .columns = columns},
+                       stream);
     });
   }
   const double u = 8192.0 * 768 * 4;
   const DropoutNoise noise{kKeptScale, kCounter, nullptr};
   add("dropout 8192 x 768", 2.25 * u, [=](int) {
-    dropout_on_gpu({*x, *y, *code, 8192 * 768, kKeptScale, kCounter, nullptr}, stream);
+    dropout_on_gpu(
+        {.x = *x, .y = *y, .code = *code, .n = 8192 * 768, .scale = kKeptScale, .counter = kCounter}, stream);
   });
   add("residual norm 8192 x 768", 4 * u, [=](int) {
-    residual_norm_on_gpu({*x, *g, noise, *scale, *min, 1e-5, kRows, 768, *y, *z, *min, *range}, stream);
+    residual_norm_on_gpu({.x = *x,
+                          .added = *g,
+                          .dropout = noise,
+                          .weight = *scale,
+                          .bias = *min,
+                          .epsilon = 1e-5,
+                          .rows = kRows,
+                          .columns = 768,
+                          .sum = *y,
+                          .y = *z,
+                          .mean = *min,
+                          .inverse = *range},
+                         stream);
   });
   add("  its gradient", 4 * u, [=](int) {
-    residual_norm_gradient_on_gpu(
-        {*x, *g, *scale, *min, *range, noise, kRows, 768, *y, *z, *z + kMost / 2, *scale + 10000}, stream);
+    residual_norm_gradient_on_gpu({.sum = *x,
+                                   .gradient = *g,
+                                   .weight = *scale,
+                                   .mean = *min,
+                                   .inverse = *range,
+                                   .dropout = noise,
+                                   .rows = kRows,
+                                   .columns = 768,
+                                   .dx = *y,
+                                   .dadded = *z,
+                                   .partial = *z + kMost / 2,
+                                   .weight_and_bias = *scale + 10000},
+                                  stream);
   });
   AttendArguments a;
   a.scores = *x;
@@ -750,28 +853,49 @@ void time_passes() {
   add("attention's weights", 3 * scores, [=](int) { attend_on_gpu(a, stream); });
   add("  their gradient", 3 * scores, [=](int) { attend_gradient_on_gpu({a, *x, *g, *y}, stream); });
   add("  ranges of errors by position, heads", scores, [=](int) {
-    measure_positions_on_gpu({*x, *min, *range, 64, 1536, 128}, stream);
+    measure_positions_on_gpu(
+        {.x = *x, .min = *min, .range = *range, .items = 64, .positions = 1536, .length = 128}, stream);
   });
   for (const bool transposed : {false, true})
     add(transposed ? "codes by head, transposed" : "codes by head", 1.25 * u, [=](int) {
-      encode_heads_on_gpu({*x, 64, 128, 12, 64, transposed, 8, *code, *scale, *min}, stream);
+      encode_heads_on_gpu({.x = *x,
+                           .items = 64,
+                           .length = 128,
+                           .heads = 12,
+                           .units = 64,
+                           .transposed = transposed,
+                           .bits = 8,
+                           .code = *code,
+                           .scale = *scale,
+                           .min = *min},
+                          stream);
     });
   const double features = static_cast<double>(kMost) * 4;
   const NormedTensor of{*x, static_cast<std::int64_t>(kMost), true, noise};
   add("graph: statistics of a norm", 2 * features, [=](int) {
-    tensor_statistics_on_gpu({of, 1e-5, *work, *min, *range}, stream);
+    tensor_statistics_on_gpu({.of = of, .epsilon = 1e-5, .work = *work, .mean = *min, .factor = *range},
+                             stream);
   });
-  add("graph: ReLU, norm, dropout", 2 * features, [=](int) {
-    normalise_on_gpu({of, *min, *range, *y}, stream);
-  });
+  add("graph: ReLU, norm, dropout", 2 * features,
+      [=](int) { normalise_on_gpu({.of = of, .mean = *min, .factor = *range, .y = *y}, stream); });
   add("graph: its gradient", 5 * features, [=](int) {
-    normalise_gradient_on_gpu({of, *g, *min, *range, *work, *scale, *y}, stream);
+    normalise_gradient_on_gpu(
+        {.of = of, .gradient = *g, .mean = *min, .factor = *range, .work = *work, .means = *scale, .dx = *y},
+        stream);
   });
   add("graph: rows rounded", 2 * features, [=](int) {
-    round_rows_on_gpu({*x, *range, *min, 8, *y, 169343, 512}, stream);
+    round_rows_on_gpu(
+        {.x = *x, .factor = *range, .bias = *min, .bits = 8, .y = *y, .rows = 169343, .columns = 512},
+        stream);
   });
   add("graph: range", features, [=](int) {
-    kCudaQuantizer.measure_range({*x, *min, *range, 1, static_cast<std::int64_t>(kMost), *scratch}, stream);
+    kCudaQuantizer.measure_range({.x = *x,
+                                  .min = *min,
+                                  .range = *range,
+                                  .rows = 1,
+                                  .length = static_cast<std::int64_t>(kMost),
+                                  .scratch = *scratch},
+                                 stream);
   });
   add("graph: codes with noise", 1.25 * features, [=](int) {
     EncodeArguments e;
@@ -787,7 +911,17 @@ void time_passes() {
     kCudaQuantizer.encode(e, stream);
   });
   add("graph: codes decoded and summed", 1.25 * features, [=](int) {
-    sum_codes_on_gpu({*code, *scale, *min, false, *range, *y, *scale + 10000, *z, 169343, 512}, stream);
+    sum_codes_on_gpu({.code = *code,
+                      .scale = *scale,
+                      .offset = *min,
+                      .by_row = false,
+                      .factor = *range,
+                      .y = *y,
+                      .sum = *scale + 10000,
+                      .partial = *z,
+                      .rows = 169343,
+                      .columns = 512},
+                     stream);
   });
   const Graph graph = drawn_graph(169343, 14.77, 15);
   auto offsets = std::make_shared<Buffer<std::int64_t>>(graph.offsets);

@@ -27,10 +27,9 @@ int cost_command(int argc, char** argv) {
   const std::int64_t steps = total_steps(recipe.training, shape.steps_per_epoch);
   const Rates rates = rates_of(recipe.training, steps);
   const ScheduleSummary summary = summarise(spec, steps, rates);
-  constexpr std::int64_t kMostItems = std::int64_t{1} << 56;  // of the ledger
-  if (shape.items_per_step > kMostItems / steps) {
+  if (shape.items_per_step > Ledger::kMostItems / steps) {
     throw UserError(fmt::format("{} steps of {} are more than can be counted; expected at most {} in all",
-                                steps, shape.items_per_step, kMostItems));
+                                steps, shape.items_per_step, Ledger::kMostItems));
   }
   Ledger ledger;
   for (const Ledger::Layer& layer : shape.layers) ledger.add_layer(layer.name, layer.macs, layer.precision);

@@ -34,7 +34,7 @@ Json image_row(const ImageModelInfo& info) {
   Recipe recipe;
   recipe.model.name = info.name;
   const ImageShape shape{3, info.input_size, info.input_size, info.classes};
-  const auto execution = make_execution(recipe);
+  const auto execution = make_execution(recipe.precision, recipe.running, recipe.training.seed);
   const auto model = make_image_model(recipe, shape, execution);
   return row({info.name, "image", {3, info.input_size, info.input_size}, info.classes, ""}, *model,
              layers_of(*model, *execution, shape));
@@ -45,7 +45,7 @@ Json detection_row(const DetectionModelInfo& info) {
   constexpr std::int64_t kSide = 224;
   Recipe recipe;
   recipe.model.name = info.name;
-  const auto execution = make_execution(recipe);
+  const auto execution = make_execution(recipe.precision, recipe.running, recipe.training.seed);
   const auto model = make_detector(recipe, execution);
   return row({info.name, "image", {3, kSide, kSide}, static_cast<std::int64_t>(kVocClasses.size()), ""},
              *model, layers_of(*model, *execution, kSide, kSide));
@@ -61,8 +61,8 @@ Json language_row(const std::string& name) {
                                      .heads = 4,
                                      .feed_forward = 400};
   const auto model = make_language_model(name, options);
-  const auto execution = make_execution({});
-  attach_layers(*model, execution, model->default_rules(), {});
+  const auto execution = make_execution({}, {}, /*seed=*/1);
+  attach_layers(*model, execution, model->default_rules(), {}, name);
   const auto layers = measure_layers(*model, *execution, length, [&] {
     NamedTensors state = model->initial_state(1);
     model->forward(torch::zeros({length, 1}, torch::kInt64), state);
@@ -77,8 +77,8 @@ Json bert_row() {
   constexpr std::int64_t kLength = 128, kClasses = 3;
   const BertConfig config;
   const auto model = std::make_shared<BertClassifier>(config, kClasses);
-  const auto execution = make_execution({});
-  attach_layers(*model, execution, {}, {});
+  const auto execution = make_execution({}, {}, /*seed=*/1);
+  attach_layers(*model, execution, {}, {}, "bert");
   const auto layers = measure_layers(*model, *execution, 1, [&] {
     const torch::Tensor words = torch::zeros({1, kLength}, torch::kInt64);
     model->forward({words, words, torch::ones_like(words)});
@@ -97,8 +97,8 @@ Json graph_row(const std::string& name) {
                                     .layers = products ? 2 : 3,
                                     .heads = name == "gat" ? 8 : 1};
   const auto model = make_graph_network(name, options);
-  const auto execution = make_execution({});
-  attach_layers(*model, execution, {}, {});
+  const auto execution = make_execution({}, {}, /*seed=*/1);
+  attach_layers(*model, execution, {}, {}, name);
   const auto layers = measure_layers(*model, *execution, 1, [&] {
     const Csr one_node = with_self_loops(csr_from_edges(1, {}));
     model->forward({torch::zeros({1, options.features}), {}, {}},

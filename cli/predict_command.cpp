@@ -58,7 +58,7 @@ class Detector {
     check(recipe);
     device_ = device_of(recipe.running);
     view_ = view_of(recipe.data, /*training=*/false);
-    execution_ = make_execution(recipe);
+    execution_ = make_execution(recipe.precision, recipe.running, recipe.training.seed);
     model_ = make_detector(recipe, execution_);
     model_->to(device_);
     read_checkpoint_tensors(checkpoint, model_tensors(*model_));

@@ -18,6 +18,7 @@
 #include "lowtide/base/tensor_memory.h"
 #include "lowtide/engine/engine.h"
 #include "lowtide/engine/integer/tiles.h"
+#include "lowtide/recipe/recipe.h"
 
 namespace lowtide {
 
@@ -74,7 +75,7 @@ void tune_libraries(char** argv) {
 }
 
 void prepare_torch(int threads) {
-  constexpr int kMostThreads = 1024;
+  constexpr int kMostThreads = RunningOptions::kMostThreads;
   if (threads < 0 || threads > kMostThreads)
     throw UserError(fmt::format("threads is {}; expected 0 to {}", threads, kMostThreads));
 #if defined(__x86_64__)

@@ -85,7 +85,7 @@ class Ranges {
     std::size_t bytes;
   };
 
-  // Until a range of so many bytes is free.
+  // Gets memory from the system, so that a range of `bytes` bytes is free.
   void grow(std::size_t bytes) {
     const auto last = std::ranges::find_if(free_, [&](const Range& r) { return r.begin + r.bytes == end_; });
     const std::size_t there = last == free_.end() ? 0 : last->bytes;
@@ -104,7 +104,7 @@ class Ranges {
     give_back(end_ - more, more);
   }
 
-  // Beginning where a huge page does.
+  // Reserves addresses, from the start of a huge page on.
   void reserve(std::size_t bytes) {
     void* memory =
         mmap(nullptr, bytes + kCommitted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -196,7 +196,7 @@ struct ArenaOfThread {
 Arena& arena() {
   if (arena_of_thread == nullptr) {
     thread_local const ArenaOfThread held;
-    // What a thread takes after that was destroyed, while it ends:
+    // A thread that ends may allocate after `held` was destroyed: then it takes an arena again.
     if (arena_of_thread == nullptr) arena_of_thread = Arenas::all().acquire();
   }
   return *arena_of_thread;

@@ -27,7 +27,7 @@ class ShardedCandidate {
     recipe.model.name = options.model;
     recipe.precision.engine = engine == "fp32" ? "simulated" : engine;
     recipe.precision.recompute = options.recompute;
-    execution_ = make_execution(recipe);
+    execution_ = make_execution(recipe.precision, recipe.running, recipe.training.seed);
     execution_->bits = engine == "fp32" ? Bits{} : options.bits;
     model_ = make_image_model(recipe, {3, size, size, info.classes}, execution_);
     torch::manual_seed(1);

@@ -19,7 +19,7 @@ constexpr std::int64_t kCopiedOnCpu = 256 << 20, kCopiedOnGpu = 1 << 30;
 constexpr std::int64_t kSideOnCpu = 1536, kSideOnGpu = 8192;
 constexpr int kTries = 5;
 
-double copied_bytes_a_second(const torch::Device& device) {
+double copied_bytes_per_second(const torch::Device& device) {
   const std::int64_t bytes = device.is_cpu() ? kCopiedOnCpu : kCopiedOnGpu;
   const auto options = torch::TensorOptions(torch::kByte).device(device);
   const torch::Tensor from = torch::ones({bytes}, options), to = torch::empty_like(from);
@@ -27,17 +27,18 @@ double copied_bytes_a_second(const torch::Device& device) {
   return 2e3 * static_cast<double>(bytes) / milliseconds;
 }
 
-double square_macs_a_second(const torch::Device& device, const std::function<void(std::int64_t)>& multiply) {
+double square_macs_per_second(const torch::Device& device,
+                              const std::function<void(std::int64_t)>& multiply) {
   const std::int64_t side = device.is_cpu() ? kSideOnCpu : kSideOnGpu;
   const double milliseconds = fastest(device, kTries, [&] { multiply(side); });
   const auto n = static_cast<double>(side);
   return 1e3 * n * n * n / milliseconds;
 }
 
-double float_macs_a_second(const torch::Device& device, bool tf32) {
+double float_macs_per_second(const torch::Device& device, bool tf32) {
   allow_tf32(tf32);
   torch::Tensor a, b, y;
-  const double macs = square_macs_a_second(device, [&](std::int64_t side) {
+  const double macs = square_macs_per_second(device, [&](std::int64_t side) {
     if (!a.defined()) {
       a = torch::randn({side, side}, device);
       b = torch::randn({side, side}, device);
@@ -50,7 +51,7 @@ double float_macs_a_second(const torch::Device& device, bool tf32) {
 }
 
 // Every core multiplies what its nearest cache holds.
-double byte_macs_a_second_on_cpu() {
+double byte_macs_per_second_on_cpu() {
   const integer::TileKernels& tiles = integer::tile_kernels(integer::instruction_sets().front());
   constexpr std::int64_t kQuads = 64, kPixels = 16, kRepeat = 10'000;
   constexpr int kVectors = 2;
@@ -84,10 +85,10 @@ double byte_macs_a_second_on_cpu() {
   return products / milliseconds * 1e3;
 }
 
-double byte_macs_a_second_on_gpu([[maybe_unused]] const torch::Device& device) {
+double byte_macs_per_second_on_gpu([[maybe_unused]] const torch::Device& device) {
 #if defined(LOWTIDE_WITH_CUDA)
   torch::Tensor a, b;
-  return square_macs_a_second(device, [&](std::int64_t side) {
+  return square_macs_per_second(device, [&](std::int64_t side) {
     if (!a.defined()) {
       const auto bytes = torch::TensorOptions(torch::kChar).device(device);
       a = torch::full({side, side}, 3, bytes);
@@ -104,15 +105,15 @@ double byte_macs_a_second_on_gpu([[maybe_unused]] const torch::Device& device) {
 }  // namespace
 
 double measure_byte_peak(const torch::Device& device) {
-  return device.is_cpu() ? byte_macs_a_second_on_cpu() : byte_macs_a_second_on_gpu(device);
+  return device.is_cpu() ? byte_macs_per_second_on_cpu() : byte_macs_per_second_on_gpu(device);
 }
 
 MachinePeaks measure_peaks(const torch::Device& device) {
   const torch::NoGradGuard no_grad;
   MachinePeaks peaks;
-  peaks.bytes = copied_bytes_a_second(device);
-  peaks.float_macs = float_macs_a_second(device, /*tf32=*/false);
-  peaks.tf32_macs = device.is_cpu() ? peaks.float_macs : float_macs_a_second(device, /*tf32=*/true);
+  peaks.bytes = copied_bytes_per_second(device);
+  peaks.float_macs = float_macs_per_second(device, /*tf32=*/false);
+  peaks.tf32_macs = device.is_cpu() ? peaks.float_macs : float_macs_per_second(device, /*tf32=*/true);
   peaks.byte_macs = measure_byte_peak(device);
   return peaks;
 }

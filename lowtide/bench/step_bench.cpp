@@ -104,7 +104,9 @@ class ImageCandidate final : public Candidate {
  public:
   ImageCandidate(const StepBenchOptions& options, const Recipe& recipe, Bits bits,
                  const torch::Tensor& images, const torch::Tensor& labels)
-      : images_(images), labels_(labels), execution_(make_execution(recipe)) {
+      : images_(images),
+        labels_(labels),
+        execution_(make_execution(recipe.precision, recipe.running, recipe.training.seed)) {
     const auto size = static_cast<int>(images.size(2));
     model_ = make_image_model(recipe, {3, size, size, image_model(options.model).classes}, execution_);
     model_->to(images.device());

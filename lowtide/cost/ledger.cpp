@@ -11,8 +11,6 @@
 namespace lowtide {
 namespace {
 
-// With 2^48 MACs: 2^48 · 2^56 items · 3·2^10 bit operations < 2^116 a layer, and 4096 layers fit 128 bits.
-constexpr std::int64_t kMostItems = std::int64_t{1} << 56;
 constexpr std::int64_t kMostSum = std::int64_t{1} << 62;  // of MACs that were counted step by step
 
 Json layers_json(const std::vector<Ledger::Layer>& layers) {

@@ -17,7 +17,9 @@ namespace lowtide {
 // over scheduled bits, in O(log of the different bits); products are taken when asked.
 class Ledger {
  public:
-  static constexpr std::int64_t kMostMacs = std::int64_t{1} << 48;
+  // 2^48 · 2^56 · 3·2^10 bit operations < 2^116 a layer, and 4096 layers fit 128 bits.
+  static constexpr std::int64_t kMostMacs = std::int64_t{1} << 48;   // of a layer, for one item
+  static constexpr std::int64_t kMostItems = std::int64_t{1} << 56;  // of a run
 
   struct Layer {
     std::string name;

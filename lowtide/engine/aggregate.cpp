@@ -17,8 +17,8 @@ LOWTIDE_SIMD void add_scaled(const Element* x, float factor, std::int64_t n, flo
   for (std::int64_t i = 0; i < n; ++i) y[i] += factor * static_cast<float>(x[i]);
 }
 
-LOWTIDE_SIMD void scale_and_shift(float factor, float shift, std::int64_t n, float* y) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = (y[i] + shift) * factor;
+LOWTIDE_SIMD void add_and_scale(float offset_sum, float factor, std::int64_t n, float* y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = (y[i] + offset_sum) * factor;
 }
 
 const float* floats_of(const at::Tensor& tensor) {
@@ -52,19 +52,21 @@ class RowSums {
 
   // One row of the result, which starts at zero.
   void sum(std::int64_t i, float* y) const {
-    const std::int64_t share = x_.width / heads_;
+    const std::int64_t head_width = x_.width / heads_;
     for (std::int64_t head = 0; head < heads_; ++head) {
-      float shift = 0;
+      float offset_sum = 0;
       for (std::int64_t e = offsets_[i]; e < offsets_[i + 1]; ++e) {
         const std::int64_t j = indices_[e];
         // Rows lie anywhere in memory: one that is asked for while the one before it is added is there when it is needed.
-        if (e + 1 < offsets_[i + 1]) fetch<Fetch::kToRead>(x_.row(indices_[e + 1]) + head * share, share);
+        if (e + 1 < offsets_[i + 1])
+          fetch<Fetch::kToRead>(x_.row(indices_[e + 1]) + head * head_width, head_width);
         const float weight = weight_of(e, head, j);
-        add_scaled(x_.row(j) + head * share, weight * x_.scale_at(j), share, y + head * share);
-        shift += weight * x_.offset_at(j);
+        add_scaled(x_.row(j) + head * head_width, weight * x_.scale_at(j), head_width, y + head * head_width);
+        offset_sum += weight * x_.offset_at(j);
       }
       const float factor = row_factor_ == nullptr ? 1.0f : row_factor_[i];
-      if (factor != 1.0f || shift != 0.0f) scale_and_shift(factor, shift, share, y + head * share);
+      if (factor != 1.0f || offset_sum != 0.0f)
+        add_and_scale(offset_sum, factor, head_width, y + head * head_width);
     }
   }
 
@@ -119,7 +121,7 @@ at::Tensor sums_on_cpu(const SparseRows& matrix, const Quantized& features, std:
 at::Tensor sums_on_device(const SparseRows& matrix, at::Tensor x, std::int64_t heads) {
   if (matrix.column_factor.defined()) x = x * matrix.column_factor.unsqueeze(1);
   const at::Tensor indices = matrix.indices.to(at::kLong);
-  const std::int64_t share = x.size(1) / heads;
+  const std::int64_t head_width = x.size(1) / heads;
   std::vector<at::Tensor> parts;
   for (std::int64_t head = 0; head < heads; ++head) {
     const at::Tensor weights = !matrix.weights.defined()
@@ -128,7 +130,7 @@ at::Tensor sums_on_device(const SparseRows& matrix, at::Tensor x, std::int64_t h
     const at::Tensor csr =
         at::_sparse_csr_tensor_unsafe(matrix.offsets, indices, weights, {matrix.rows(), matrix.columns},
                                       x.options().layout(at::kSparseCsr));
-    parts.push_back(at::mm(csr, x.narrow(1, head * share, share)));
+    parts.push_back(at::mm(csr, x.narrow(1, head * head_width, head_width)));
   }
   at::Tensor y = heads == 1 ? parts[0] : at::cat(parts, 1);
   return matrix.row_factor.defined() ? y * matrix.row_factor.unsqueeze(1) : y;

@@ -26,7 +26,8 @@ class IntegerEngine final : public Engine {
   at::Tensor multiply(const Quantized& a, const PreparedOperand& b) const override;
   at::Tensor aggregate(const SparseRows& matrix, const Quantized& features) const override;
 
-  // The same for its own passes: added to another gradient, and with somebody who looks at each image when it is there.
+  // For this engine's passes of a trunk. `watcher` (null: none) is told of each image of the result once it is complete;
+  // `other` is added to the gradient.
   at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape,
                     ImageWatcher* watcher) const;
   at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,

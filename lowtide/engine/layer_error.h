@@ -20,7 +20,7 @@ struct LayerError {
   Quantized for_weight;  // the float gradient itself where the format bifurcates
 };
 
-// With one range for all where `range` does not say otherwise. The only place where errors are quantised that exist as floats.
+// Quantises a gradient that exists as floats; nothing else does. Without a `range` one is measured, over the whole tensor.
 LayerError quantise_error(const at::Tensor& gradient, const ErrorFormat& format, const Range& range = {});
 
 }  // namespace lowtide

@@ -9,18 +9,18 @@
 
 namespace lowtide {
 
-// Of images, the pixels that lie a stride apart, from the first on: a view.
+// The pixels of images that lie a stride apart, from the first on. A view: nothing is copied.
 at::Tensor pixels_apart(const at::Tensor& images, const std::array<std::int64_t, 2>& stride);
 
-// The same of codes, in memory of their own.
+// The same for codes, which are copied.
 Quantized pixels_apart(const Quantized& images, const std::array<std::int64_t, 2>& stride);
 
-// A 1×1 convolution with a stride reads one pixel of several.
+// Whether some pixels are never read: those between the strides of a 1×1 convolution.
 bool skips_pixels(const ConvShape& shape);
-// The same convolution of the pixels that it reads, which are all neighbours then.
+// What is left of such a convolution when its input is pixels_apart(): the same weights with a stride of 1.
 ConvShape of_pixels_read(ConvShape shape);
 
-// Adds what another reader computed to a gradient of the whole input.
+// Adds the gradient that another reader of the same input computed.
 at::Tensor add_gradient(at::Tensor dx, const OtherGradient& other);
 
 }  // namespace lowtide

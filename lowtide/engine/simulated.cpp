@@ -59,6 +59,9 @@ class OneThread {
   int before_;
 };
 
+// A core does some 50 MACs a nanosecond: below a million it is done before a second thread is awake.
+constexpr std::int64_t kParallelMacs = 1'000'000;
+
 // A weight gradient sums over the batch, and oneDNN cuts that sum by the number of threads. Here the batch is
 // cut into a fixed number of parts, each part is summed by one thread and the parts are added in order: the
 // result is the same whatever the number of threads. Eight parts keep up to eight threads busy and leave 16
@@ -69,8 +72,7 @@ at::Tensor weight_gradient_in_parts(const Quantized& dy, const Quantized& x, con
   const std::int64_t items = shape.input[0];
   const std::int64_t parts = std::min(kParts, items);
   std::vector<at::Tensor> partial(static_cast<std::size_t>(parts));
-  // A core does some 50 MACs a nanosecond: below a million it is done before a second thread is awake.
-  const std::int64_t parts_per_thread = shape.macs() * items < 1'000'000 ? parts : 1;
+  const std::int64_t parts_per_thread = shape.macs() * items < kParallelMacs ? parts : 1;
   at::parallel_for(0, parts, parts_per_thread, [&](std::int64_t begin, std::int64_t end) {
     const OneThread one_thread;
     for (std::int64_t part = begin; part < end; ++part) {
@@ -92,7 +94,7 @@ void multiply_in_parts(const at::Tensor& a, const at::Tensor& b, at::Tensor y) {
   // Rows or columns: of a BLAS kernel, and of a part.
   constexpr std::int64_t kKernel = 16, kLeast = 4 * kKernel;
   const std::int64_t parts = std::clamp<std::int64_t>(extent / kLeast, 1, kParts);
-  const std::int64_t parts_per_thread = y.numel() * a.size(1) < 1'000'000 ? parts : 1;
+  const std::int64_t parts_per_thread = y.numel() * a.size(1) < kParallelMacs ? parts : 1;
   const auto cut = [&](std::int64_t part) {
     return part == parts ? extent : extent * part / parts / kKernel * kKernel;
   };
@@ -118,13 +120,14 @@ at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor left = a.flatten(0, -3), right = b.flatten(0, -3);
   at::Tensor y = at::empty({left.size(0), left.size(1), right.size(2)}, a.options());
   const std::int64_t macs = std::max<std::int64_t>(1, y.size(1) * y.size(2) * left.size(2));
-  at::parallel_for(
-      0, y.size(0), std::max<std::int64_t>(1, 1'000'000 / macs), [&](std::int64_t begin, std::int64_t end) {
-        const OneThread one_thread;
-        const at::NoGradGuard no_grad;
-        at::Tensor out = y.narrow(0, begin, end - begin);
-        at::bmm_out(out, left.narrow(0, begin, end - begin), right.narrow(0, begin, end - begin));
-      });
+  at::parallel_for(0, y.size(0), std::max<std::int64_t>(1, kParallelMacs / macs),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     const OneThread one_thread;
+                     const at::NoGradGuard no_grad;
+                     at::Tensor out = y.narrow(0, begin, end - begin);
+                     at::bmm_out(out, left.narrow(0, begin, end - begin),
+                                 right.narrow(0, begin, end - begin));
+                   });
   std::vector<std::int64_t> sizes(a.sizes().begin(), a.sizes().end() - 1);
   sizes.push_back(y.size(2));
   return y.view(sizes);
@@ -213,7 +216,7 @@ at::Tensor SimulatedEngine::product(const Quantized& a, const Quantized& b, cons
   return matrix_product(left, right);
 }
 
-// As floats, decoded once.
+// The operand is decoded here, once for all products.
 std::unique_ptr<const PreparedOperand> SimulatedEngine::prepare(const Quantized& b, bool transposed) const {
   return std::make_unique<PreparedOperand>(Quantized{decode(b), {}, {}, 0}, transposed);
 }

@@ -85,8 +85,11 @@ void ZipArchive::read_directory(std::size_t begin, std::size_t end, std::size_t 
     if (end - at < record) damaged("its directory is broken");
     const std::string entry_name(text_of(bytes_.subspan(at + kDirectoryHeader, name_size)));
     if ((number(at + 8, 2) & 1) != 0) damaged(fmt::format("{} is encrypted", shown(entry_name)));
-    const Entry entry{number(at + 10, 2), number(at + 16, 4), number(at + 20, 4), number(at + 24, 4),
-                      number(at + 42, 4)};
+    const Entry entry{.method = number(at + 10, 2),
+                      .checksum = number(at + 16, 4),
+                      .compressed_size = number(at + 20, 4),
+                      .size = number(at + 24, 4),
+                      .header = number(at + 42, 4)};
     if (!entries_.emplace(entry_name, entry).second)
       damaged(fmt::format("{} is there twice", shown(entry_name)));
     at += record;

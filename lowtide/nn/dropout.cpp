@@ -42,8 +42,11 @@ at::Tensor masked(const at::Tensor& x, const Mask& mask) {
   if (x.is_cuda()) {
     const at::Tensor from = in_fours(x);
     at::Tensor y = at::empty_like(from);
-    mask_on_gpu({from.data_ptr<float>(), mask.code.data_ptr<std::uint8_t>(), y.data_ptr<float>(), y.numel(),
-                 mask.scale},
+    mask_on_gpu({.x = from.data_ptr<float>(),
+                 .code = mask.code.data_ptr<std::uint8_t>(),
+                 .y = y.data_ptr<float>(),
+                 .n = y.numel(),
+                 .scale = mask.scale},
                 current_cuda_stream());
     return y;
   }
@@ -66,10 +69,14 @@ Masked drop(const at::Tensor& x, float inverse_keep, const NoiseKey& key) {
     const at::Tensor from = in_fours(x);
     const Masked result{at::empty_like(from),
                         {at::empty_like(from, from.options().dtype(at::kByte)), inverse_keep}};
-    dropout_on_gpu(
-        {from.data_ptr<float>(), result.y.data_ptr<float>(), result.mask.code.data_ptr<std::uint8_t>(),
-         from.numel(), inverse_keep, counter_of(key), key.device_step},
-        current_cuda_stream());
+    dropout_on_gpu({.x = from.data_ptr<float>(),
+                    .y = result.y.data_ptr<float>(),
+                    .code = result.mask.code.data_ptr<std::uint8_t>(),
+                    .n = from.numel(),
+                    .scale = inverse_keep,
+                    .counter = counter_of(key),
+                    .device_step = key.device_step},
+                   current_cuda_stream());
     return result;
   }
 #endif

@@ -8,7 +8,7 @@
 
 namespace lowtide {
 
-// What kernels with dropout among other things draw: noise of the same numbers at the same places.
+// The noise of a dropout that is fused into another kernel. Element i gets the same number as in dropout_on_gpu.
 struct DropoutNoise {
   float scale = 0;  // of what is kept; 0: no dropout
   NoiseCounter counter;

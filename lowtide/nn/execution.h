@@ -16,7 +16,8 @@ namespace lowtide {
 
 class QuantLayer;
 
-// Of what is computed between two steps: its noise is drawn by nobody else, and the layers count their calls anew in the next.
+// The step of what is computed between two steps. It has noise of its own, and layers number their calls from 0 again in the
+// step that follows.
 constexpr std::int64_t kNoStep = -1;
 
 // What a layer tells whoever listens, each time it has computed its output.
@@ -26,7 +27,8 @@ struct LayerEvent {
   std::int64_t macs;  // of this call
 };
 
-// What a schedule says of a step: bits of all layers, or forward bits of some layers apart. Bits alone are of all.
+// The bits of one step: the same for all layers, or with forward bits of their own for some. Made of Bits alone, they are for
+// all layers.
 struct StepBits : Bits {
   StepBits() = default;
   StepBits(Bits all) : Bits(all) {}  // NOLINT: most schedules know no layers

@@ -20,7 +20,7 @@ at::Tensor scaled(const at::Tensor& x, const at::Tensor& factor) {
   return factor.defined() ? x * factor.unsqueeze(1) : x;
 }
 
-// Of a call that has no operands of its own.
+// The gradient at a call's output, quantised.
 Quantized error_of(const LayerCall& call, const at::Tensor& gradient) {
   return quantise_error(gradient, call.error()).for_input;
 }

@@ -46,7 +46,7 @@ struct ResidualNormCall : torch::CustomClassHolder {
   DropoutNoise dropout;
 };
 
-// Of x, or of x + dropout(added). Masks are drawn anew on the way back.
+// The norm of x, or of x + dropout(added). The backward pass draws dropout's mask again instead of keeping it.
 class ResidualNormFunction : public torch::autograd::Function<ResidualNormFunction> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& given,

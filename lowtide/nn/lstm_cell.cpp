@@ -24,10 +24,15 @@ void lstm_cell(at::Tensor input_sums, const at::Tensor& hidden_sums, const at::T
                const LstmCellResult& to) {
 #if defined(LOWTIDE_WITH_CUDA)
   if (input_sums.is_cuda()) {
-    lstm_cell_on_gpu(
-        {floats(input_sums), floats(hidden_sums), floats(cell_before), to.gates.data_ptr<float>(),
-         to.cell.data_ptr<float>(), to.hidden.data_ptr<float>(), to.cell.size(0), to.cell.size(1)},
-        current_cuda_stream());
+    lstm_cell_on_gpu({.input_sums = floats(input_sums),
+                      .hidden_sums = floats(hidden_sums),
+                      .cell_before = floats(cell_before),
+                      .gates = to.gates.data_ptr<float>(),
+                      .cell = to.cell.data_ptr<float>(),
+                      .hidden = to.hidden.data_ptr<float>(),
+                      .batch = to.cell.size(0),
+                      .units = to.cell.size(1)},
+                     current_cuda_stream());
     return;
   }
 #endif
@@ -38,28 +43,32 @@ void lstm_cell(at::Tensor input_sums, const at::Tensor& hidden_sums, const at::T
   to.hidden.copy_(gate[3] * to.cell.tanh());
 }
 
-LstmCellGradients lstm_cell_gradient(const at::Tensor& output_error, const at::Tensor& hidden_error,
-                                     const at::Tensor& cell_error, const at::Tensor& gates,
-                                     const at::Tensor& cell_before, const at::Tensor& cell) {
-  LstmCellGradients result{at::empty_like(gates), at::Tensor()};
+LstmCellGradients lstm_cell_gradient(const LstmCellErrors& of) {
+  LstmCellGradients result{.sums = at::empty_like(of.gates), .cell = {}};
 #if defined(LOWTIDE_WITH_CUDA)
-  if (gates.is_cuda()) {
-    result.cell = at::empty_like(cell);
-    const at::Tensor next_cell_error = cell_error.contiguous();
-    lstm_cell_gradient_on_gpu(
-        {floats(output_error), floats(hidden_error), floats(next_cell_error), floats(gates),
-         floats(cell_before), floats(cell), result.sums.data_ptr<float>(), result.cell.data_ptr<float>(),
-         cell.size(0), cell.size(1)},
-        current_cuda_stream());
+  if (of.gates.is_cuda()) {
+    result.cell = at::empty_like(of.cell_after);
+    const at::Tensor next_cell_error = of.cell.contiguous();
+    lstm_cell_gradient_on_gpu({.output_error = floats(of.output),
+                               .hidden_error = floats(of.hidden),
+                               .cell_error = floats(next_cell_error),
+                               .gates = floats(of.gates),
+                               .cell_before = floats(of.cell_before),
+                               .cell = floats(of.cell_after),
+                               .sums_error = result.sums.data_ptr<float>(),
+                               .cell_before_error = result.cell.data_ptr<float>(),
+                               .batch = of.cell_after.size(0),
+                               .units = of.cell_after.size(1)},
+                              current_cuda_stream());
     return result;
   }
 #endif
-  const std::vector<at::Tensor> gate = gates.chunk(4, -1);
-  const at::Tensor error = output_error + hidden_error, squashed = cell.tanh();
-  const at::Tensor dc = error * gate[3] * (1 - squashed * squashed) + cell_error;
+  const std::vector<at::Tensor> gate = of.gates.chunk(4, -1);
+  const at::Tensor error = of.output + of.hidden, squashed = of.cell_after.tanh();
+  const at::Tensor dc = error * gate[3] * (1 - squashed * squashed) + of.cell;
   const std::vector<at::Tensor> out = result.sums.chunk(4, -1);
   out[0].copy_(dc * gate[2] * gate[0] * (1 - gate[0]));
-  out[1].copy_(dc * cell_before * gate[1] * (1 - gate[1]));
+  out[1].copy_(dc * of.cell_before * gate[1] * (1 - gate[1]));
   out[2].copy_(dc * gate[0] * (1 - gate[2] * gate[2]));
   out[3].copy_(error * squashed * gate[3] * (1 - gate[3]));
   result.cell = dc * gate[1];

@@ -16,13 +16,17 @@ struct LstmCellResult {
 void lstm_cell(at::Tensor input_sums, const at::Tensor& hidden_sums, const at::Tensor& cell_before,
                const LstmCellResult& to);
 
+// What a step's gradients are made of.
+struct LstmCellErrors {
+  at::Tensor output, hidden;  // at the hidden state: from the layer's output, and from the step after it
+  at::Tensor cell;            // at the cell, from the step after it
+  at::Tensor gates;           // as lstm_cell left them
+  at::Tensor cell_before, cell_after;
+};
 struct LstmCellGradients {
   at::Tensor sums, cell;  // at the sums of the gates, and at the cell before
 };
 
-// From the gradients at the step's outputs: at its hidden state from above and from the step after it, and at its cell.
-LstmCellGradients lstm_cell_gradient(const at::Tensor& output_error, const at::Tensor& hidden_error,
-                                     const at::Tensor& cell_error, const at::Tensor& gates,
-                                     const at::Tensor& cell_before, const at::Tensor& cell);
+LstmCellGradients lstm_cell_gradient(const LstmCellErrors& of);
 
 }  // namespace lowtide

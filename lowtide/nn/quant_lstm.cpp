@@ -75,7 +75,7 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
       call->hidden.push_back(encode(h, range, bits));
       h = y[t];
       lstm_cell(sums[t], call->engine->multiply(call->hidden.back(), *recurrent), call->cells[t],
-                {call->gates[t], call->cells[t + 1], h});
+                {.gates = call->gates[t], .cell = call->cells[t + 1], .hidden = h});
     }
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     return {y, call->cells[time].clone()};
@@ -93,8 +93,12 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
     std::vector<at::Tensor> float_errors(call->bifurcate ? static_cast<std::size_t>(time) : 0);
     for (std::int64_t t = time - 1; t >= 0; --t) {
       const auto i = static_cast<std::size_t>(t);
-      const LstmCellGradients step = lstm_cell_gradient(dy[t], hidden_error, cell_error, call->gates[t],
-                                                        call->cells[t], call->cells[t + 1]);
+      const LstmCellGradients step = lstm_cell_gradient({.output = dy[t],
+                                                         .hidden = hidden_error,
+                                                         .cell = cell_error,
+                                                         .gates = call->gates[t],
+                                                         .cell_before = call->cells[t],
+                                                         .cell_after = call->cells[t + 1]});
       cell_error = step.cell;
       const bool is_float = is_float_bits(call->bits.backward);
       const Range range = is_float ? Range{} : measure_range(step.sums, RangeGroup::kRow);

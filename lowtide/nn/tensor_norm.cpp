@@ -90,14 +90,15 @@ at::Tensor normalised(const at::Tensor& x, const at::Tensor& mean, const at::Ten
   return y;
 }
 
-// With z = (x - mean)·f:  dx = f (g - mean(g) - z mean(g·z)) = f ((x - mean) slope + g - shift).
+// With z = (x - mean)·f:  dx = f (g - mean(g) - z mean(g·z)) = f ((x - mean) slope + g - mean(g)).
 struct Backward {
-  float mean, slope, shift, factor;
+  float mean, slope, gradient_mean, factor;
 };
 
 LOWTIDE_SIMD void gradient_chunk(const float* x, const float* g, const Backward& b, std::int64_t n,
                                  float* dx) {
-  for (std::int64_t i = 0; i < n; ++i) dx[i] = ((x[i] - b.mean) * b.slope + g[i] - b.shift) * b.factor;
+  for (std::int64_t i = 0; i < n; ++i)
+    dx[i] = ((x[i] - b.mean) * b.slope + g[i] - b.gradient_mean) * b.factor;
 }
 
 at::Tensor gradient(const at::Tensor& x, const at::Tensor& g, const at::Tensor& mean,
@@ -105,7 +106,10 @@ at::Tensor gradient(const at::Tensor& x, const at::Tensor& g, const at::Tensor& 
   const Means m = means(g, x, at::zeros_like(mean), mean);
   const at::Tensor slope = -m.product * factor * factor;
   at::Tensor dx = at::empty_like(x);
-  const Backward b{mean.item<float>(), slope.item<float>(), m.plain.item<float>(), factor.item<float>()};
+  const Backward b{.mean = mean.item<float>(),
+                   .slope = slope.item<float>(),
+                   .gradient_mean = m.plain.item<float>(),
+                   .factor = factor.item<float>()};
   at::parallel_for(0, x.numel(), kNormChunk * kNormChunksPerThread,
                    [&](std::int64_t begin, std::int64_t end) {
                      gradient_chunk(x.data_ptr<float>() + begin, g.data_ptr<float>() + begin, b, end - begin,
@@ -148,11 +152,17 @@ class GpuNormFunction : public torch::autograd::Function<GpuNormFunction> {
                      factor = at::empty({1}, x.options());
     const at::Tensor work = work_for(x);
     const NormedTensor of = normed(x, *call);
-    tensor_statistics_on_gpu(
-        {of, kEpsilon, work.data_ptr<double>(), mean.data_ptr<float>(), factor.data_ptr<float>()},
-        current_cuda_stream());
+    tensor_statistics_on_gpu({.of = of,
+                              .epsilon = kEpsilon,
+                              .work = work.data_ptr<double>(),
+                              .mean = mean.data_ptr<float>(),
+                              .factor = factor.data_ptr<float>()},
+                             current_cuda_stream());
     at::Tensor y = at::empty_like(x);
-    normalise_on_gpu({of, mean.data_ptr<float>(), factor.data_ptr<float>(), y.data_ptr<float>()},
+    normalise_on_gpu({.of = of,
+                      .mean = mean.data_ptr<float>(),
+                      .factor = factor.data_ptr<float>(),
+                      .y = y.data_ptr<float>()},
                      current_cuda_stream());
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     context->save_for_backward({x, mean, factor});

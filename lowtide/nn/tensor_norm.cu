@@ -197,9 +197,10 @@ __global__ void __launch_bounds__(kThreads) normalise_kernel(NormaliseArguments 
   }
 }
 
-// dx = ((x - mean) slope + g - shift) factor
+// dx = ((x - mean) slope + g - mean(g)) factor
 __global__ void __launch_bounds__(kThreads) gradient_kernel(NormaliseGradientArguments a) {
-  const float mean = *a.mean, factor = *a.factor, shift = a.means[0], slope = -a.means[1] * factor * factor;
+  const float mean = *a.mean, factor = *a.factor, gradient_mean = a.means[0],
+              slope = -a.means[1] * factor * factor;
   const Drop drop(a.of.dropout);
   for (Walk walk = Walk::start(); walk.inside(a.of.n); walk.block += walk.stride) {
     Numbers x, g;
@@ -210,7 +211,7 @@ __global__ void __launch_bounds__(kThreads) gradient_kernel(NormaliseGradientArg
     for (int i = 0; i < kNumbers; ++i) {
       const float from = x.value[i];
       const bool clamped = a.of.relu && from <= 0.0f;
-      const float dx = ((clamped ? 0.0f : from) - mean) * slope + g.value[i] - shift;
+      const float dx = ((clamped ? 0.0f : from) - mean) * slope + g.value[i] - gradient_mean;
       x.value[i] = clamped ? 0.0f : dx * factor;
     }
     x.store(a.dx, walk, a.of.n);

@@ -8,16 +8,13 @@ namespace lowtide {
 
 // Bits from here on are fp32: a float's significand has 24 bits, so such codes would round nothing.
 inline constexpr int kFirstFloatBits = 24;
-// Codes of this many bits or fewer are stored in a byte; wider ones in an int32.
-inline constexpr int kByteBits = 8;
 
 inline bool is_float_bits(int bits) { return bits == 0 || bits >= kFirstFloatBits; }
-inline bool fits_bytes(int bits) { return bits >= 1 && bits <= kByteBits; }
 
 // value = code * scale + offset, with codes 0 .. 2^bits - 1. Where bits is 0 nothing was quantised: `code`
 // holds the float values themselves, scale and offset are undefined.
 struct Quantized {
-  at::Tensor code;    // uint8, int32 above 8 bits, or float32; NHWC in memory where it has four dimensions
+  at::Tensor code;    // uint8 where bits fits bytes, int32 above, or float32; NHWC in memory where it has four dimensions
   at::Tensor scale;   // float32, one element or one a row (dimension 0); on the tensor's device
   at::Tensor offset;  // likewise
   DeviceBits bits = 0;

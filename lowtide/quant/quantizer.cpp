@@ -85,8 +85,12 @@ Range measure_position_ranges(const at::Tensor& input) {
     const std::int64_t positions = x.size(1);
     const Range result{at::empty({items * positions}, x.options()),
                        at::empty({items * positions}, x.options())};
-    measure_positions_on_gpu({x.data_ptr<float>(), result.min.data_ptr<float>(),
-                              result.range.data_ptr<float>(), items, positions, x.size(2)},
+    measure_positions_on_gpu({.x = x.data_ptr<float>(),
+                              .min = result.min.data_ptr<float>(),
+                              .range = result.range.data_ptr<float>(),
+                              .items = items,
+                              .positions = positions,
+                              .length = x.size(2)},
                              current_cuda_stream(x.device().index()));
     return result;
   }

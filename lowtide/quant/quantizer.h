@@ -10,7 +10,7 @@
 
 namespace lowtide {
 
-// Over what the minimum and the range are taken.
+// Which numbers share a minimum and a range.
 enum class RangeGroup {
   kTensor,  // one for all elements
   kRow  // one for each index of dimension 0: an output channel of a convolution, an output row of a linear
@@ -69,8 +69,8 @@ at::Tensor contiguous(const at::Tensor& x);
 
 Range measure_range(const at::Tensor& x, RangeGroup group);
 
-// Of items × positions × length numbers, the range over all items of what each has at one position: one for each of the items ×
-// positions rows.
+// x is items × positions × length numbers. All items share one range at each position; it is repeated for every item, so that
+// each of the items × positions rows has its range.
 Range measure_position_ranges(const at::Tensor& x);
 
 // scale = max(range / (2^bits - 1), 1e-8); code = round_half_even(clamp((x - min) / scale [+ noise], 0,
@@ -78,7 +78,7 @@ Range measure_position_ranges(const at::Tensor& x);
 Quantized encode(const at::Tensor& x, const Range& range, DeviceBits bits,
                  const Noise& noise = Noise::none());
 
-// With a range for each row: a weight.
+// A weight's codes, with a range for each row.
 Quantized encode_rows(const at::Tensor& weight, DeviceBits bits);
 
 NoiseCounter counter_of(const NoiseKey& key);

@@ -156,7 +156,7 @@ void encode(const EncodeArguments& a, void*) {
     }
     for_each_row_part(begin, end, a.length, [&](std::int64_t row, std::int64_t i, std::int64_t stop) {
       const float* part_noise = noise ? noise + (i - begin) : nullptr;
-      if (a.bits.bits > 8) {
+      if (!fits_bytes(a.bits)) {
         encode_wide(a.x + i, static_cast<std::int32_t*>(a.code) + i, stop - i, a.min[row], a.scale[row], top,
                     part_noise);
       } else if (part_noise) {
@@ -173,7 +173,7 @@ void encode(const EncodeArguments& a, void*) {
 void decode(const DecodeArguments& a, void*) {
   for_each_chunk(a.rows * a.length, [&](std::int64_t begin, std::int64_t end) {
     for_each_row_part(begin, end, a.length, [&](std::int64_t row, std::int64_t i, std::int64_t stop) {
-      if (a.bits > 8) {
+      if (!fits_bytes(a.bits)) {
         decode_wide(static_cast<const std::int32_t*>(a.code) + i, a.value + i, stop - i, a.scale[row],
                     a.offset[row]);
       } else {

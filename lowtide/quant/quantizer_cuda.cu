@@ -293,17 +293,18 @@ unsigned blocks_for(std::int64_t n) {
 void encode(const EncodeArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
   const NoiseCounter counter = a.counter ? *a.counter : NoiseCounter{};
-  if (a.rows == 1 && a.bits.bits <= 8 && a.counter == nullptr && a.noise == nullptr) {
+  const bool bytes = fits_bytes(a.bits);
+  if (a.rows == 1 && bytes && a.counter == nullptr && a.noise == nullptr) {
     encode_plainly<<<blocks_for((a.length + kVector - 1) / kVector), kThreads, 0, stream>>>(a);
     return;
   }
   const bool drawn = a.counter != nullptr, aligned = reinterpret_cast<std::uintptr_t>(a.x) % 16 == 0;
-  if (a.bits.bits <= 8 && !drawn && a.noise == nullptr && a.length % kVector == 0 && aligned) {
+  if (bytes && !drawn && a.noise == nullptr && a.length % kVector == 0 && aligned) {
     encode_rows_plainly<<<blocks_for(a.rows * a.length / kVector), kThreads, 0, stream>>>(a);
-  } else if (a.bits.bits <= 8 && drawn && aligned && (a.rows == 1 || a.length % kNoiseBlock == 0)) {
+  } else if (bytes && drawn && aligned && (a.rows == 1 || a.length % kNoiseBlock == 0)) {
     encode_noisy_blocks<<<blocks_for(a.rows * a.length / NoiseLanes::kFour / kNoiseHalves), kThreads, 0,
                           stream>>>(a, counter);
-  } else if (a.bits.bits <= 8) {
+  } else if (bytes) {
     encode_bytes<<<blocks_for((a.rows * a.length + kNoiseHalves - 1) / kNoiseHalves), kThreads, 0, stream>>>(
         a, counter, drawn);
   } else {
@@ -314,7 +315,7 @@ void encode(const EncodeArguments& a, void* opaque_stream) {
 void decode(const DecodeArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
   const unsigned blocks = blocks_for(a.rows * a.length);
-  if (a.bits <= 8) {
+  if (fits_bytes(a.bits)) {
     decode_kernel<std::uint8_t><<<blocks, kThreads, 0, stream>>>(a);
   } else {
     decode_kernel<std::int32_t><<<blocks, kThreads, 0, stream>>>(a);

@@ -9,6 +9,10 @@
 
 namespace lowtide {
 
+// Codes of this many bits or fewer are stored in a byte; wider ones in an int32.
+inline constexpr int kByteBits = 8;
+constexpr bool fits_bytes(int bits) { return bits >= 1 && bits <= kByteBits; }
+
 struct NoiseCounter {
   std::uint32_t key0 = 0, key1 = 0;      // seed and purpose
   std::uint32_t c1 = 0, c2 = 0, c3 = 0;  // step (low, high), tensor
@@ -48,7 +52,7 @@ struct EncodeArguments {
   const float* min = nullptr;    // a row each
   const float* range = nullptr;  // a row each
   float* scale = nullptr;        // out, a row each
-  void* code = nullptr;          // out: uint8 if bits <= 8, else int32
+  void* code = nullptr;          // out: uint8 if it fits_bytes, else int32
   std::int64_t rows = 0, length = 0;
   DeviceBits bits;
   const NoiseCounter* counter = nullptr;      // noise is drawn from here,
@@ -109,8 +113,7 @@ void encode_chunk(const ChunkArguments& arguments);
 
 extern const QuantizerKernels kCudaQuantizer;  // only in builds with CUDA
 
-// Ranges over all items of what each has at one position: of items × positions × length numbers, a range for each of the
-// items × positions rows. Only in builds with CUDA.
+// measure_position_ranges of quantizer.h. Only in builds with CUDA.
 struct PositionArguments {
   const float* x = nullptr;
   float* min = nullptr;    // out, a row each

@@ -12,7 +12,7 @@ namespace {
 
 // Far beyond what any machine holds, and far from where sizes computed from them overflow.
 constexpr double kMostBatch = 1 << 24, kMostUnits = 1 << 20;
-constexpr double kMostLayers = 1024, kMostLength = 65536, kMostPixels = 65535, kMostThreads = 1024;
+constexpr double kMostLayers = 1024, kMostLength = 65536, kMostPixels = 65535;
 
 constexpr Accepted shown_as(std::string_view kind) { return {.kind = kind}; }
 constexpr Accepted one_of(std::string_view choices) { return {.kind = choices}; }
@@ -180,9 +180,9 @@ std::vector<RecipeKey> running_keys(RunningOptions& r) {
        "processes that share a step, a divisor of --shards: started here, or by torchrun, mpirun or srun",
        between(1, static_cast<double>(kMostShards))},
       {"threads", &r.threads, "of each rank; 0: all cores that the process may use",
-       between(0, kMostThreads)},
+       between(0, RunningOptions::kMostThreads)},
       {"loader-threads", &r.loader_threads, "threads that read and augment ahead; 0: as needed",
-       between(0, kMostThreads)},
+       between(0, RunningOptions::kMostThreads)},
       {"gpu-memory",
        &r.gpu_memory,
        "cuda: the share of the GPU's memory that the run may take, where it is not alone there",

@@ -116,6 +116,7 @@ struct RunningOptions {
 
   // None of these changes a result, but eval_every where a run chooses by its evaluations.
   std::int64_t ranks = 1;
+  static constexpr int kMostThreads = 1024;
   int threads = 0;
   int loader_threads = 0;
   double gpu_memory = 1;  // share of all of it

@@ -78,7 +78,11 @@ void add_bytes(const std::string& bytes, Found& all) {
 }  // namespace
 
 ObjectDetection::ObjectDetection(const Recipe& recipe, std::shared_ptr<Ranks> ranks)
-    : recipe_(recipe),
+    : batch_(recipe.training.batch),
+      seed_(recipe.training.seed),
+      loader_threads_(recipe.running.loader_threads),
+      skips_damaged_(recipe.data.skip_damaged),
+      freezes_random_norms_(recipe.model.weights.empty() && recipe.model.freeze_norm),
       ranks_(std::move(ranks)),
       shards_(ranks_->shards_of(recipe.training.shards)),
       device_(device_of(recipe.running)),
@@ -89,9 +93,11 @@ ObjectDetection::ObjectDetection(const Recipe& recipe, std::shared_ptr<Ranks> ra
       test_(std::make_shared<VocDataset>(recipe.data.dir, recipe.data.test_set,
                                          VocOptions{train_->classes(), recipe.data.skip_damaged})),
       split_(hold_out(train_->size(), recipe.data.validation)),
-      execution_(make_execution(recipe)) {
-  recipe_.data.classes = classes_to_keep(train_->classes(), recipe.data);
-  model_ = make_detector(recipe_, execution_);
+      execution_(make_execution(recipe.precision, recipe.running, recipe.training.seed)) {
+  classes_ = classes_to_keep(train_->classes(), recipe.data);
+  Recipe with_classes = recipe;
+  with_classes.data.classes = classes_;
+  model_ = make_detector(with_classes, execution_);
   model_->to(device_);
   layers_ = layers_of(*model_, *execution_, train_view_);
   stream_ = training_stream(shards_);
@@ -103,21 +109,20 @@ std::string ObjectDetection::describe() const {
 }
 
 Json ObjectDetection::skipped() const {
-  if (!recipe_.data.skip_damaged) return {};
+  if (!skips_damaged_) return {};
   return {{"train", train_->damaged().size()}, {"test", test_->damaged().size()}};
 }
 
 double ObjectDetection::steps_per_epoch() const {
-  return static_cast<double>(split_.train.size()) / static_cast<double>(recipe_.training.batch);
+  return static_cast<double>(split_.train.size()) / static_cast<double>(batch_);
 }
 
 LoaderOptions ObjectDetection::loader_options(const Shards& shards) const {
-  return {.batch_size = recipe_.training.batch, .threads = recipe_.running.loader_threads, .shards = shards};
+  return {.batch_size = batch_, .threads = loader_threads_, .shards = shards};
 }
 
 std::unique_ptr<ObjectDetection::Stream> ObjectDetection::training_stream(const Shards& shards) const {
-  return std::make_unique<Stream>(split_.train, recipe_.training.seed,
-                                  DetectionBatchMaker(train_, train_view_, recipe_.training.seed),
+  return std::make_unique<Stream>(split_.train, seed_, DetectionBatchMaker(train_, train_view_, seed_),
                                   loader_options(shards));
 }
 
@@ -149,10 +154,9 @@ torch::Tensor ObjectDetection::forward_loss(const DetectionBatch& batch, Detecto
 
 // Before the first step of a random network, statistics that will be frozen: by every rank, from whole batches.
 void ObjectDetection::draw_batch() {
-  const bool random = recipe_.model.weights.empty() && recipe_.model.freeze_norm;
-  if (random && execution_->step == 0 && execution_->shard == shards_.first) {
+  if (freezes_random_norms_ && execution_->step == 0 && execution_->shard == shards_.first) {
     const StepBits bits = std::exchange(execution_->bits, StepBits{});
-    estimate(batches_of(kFirstImages, recipe_.training.batch), /*frozen=*/true);
+    estimate(batches_of(kFirstImages, batch_), /*frozen=*/true);
     execution_->bits = bits;
   }
   last_batch_ = to_device(stream_->next());
@@ -163,9 +167,8 @@ StepResult ObjectDetection::compute_step() {
   const torch::Tensor loss = forward_loss(last_batch_);
   loss.backward();
   const auto items = static_cast<std::int64_t>(last_batch_.items.size());
-  return {loss.detach(),  {},
-          items,          0,
-          counter.macs(), static_cast<double>(items) / static_cast<double>(recipe_.training.batch)};
+  return {
+      loss.detach(), {}, items, 0, counter.macs(), static_cast<double>(items) / static_cast<double>(batch_)};
 }
 
 Evaluation ObjectDetection::evaluate(Split split, Bits bits) {
@@ -181,7 +184,7 @@ Evaluation ObjectDetection::evaluate_sample(Split split, Bits bits, std::int64_t
   }
   indices = sample_of(indices, items);
   const Evaluating evaluating(*model_, *execution_, bits);
-  EvalStream<DetectionBatch> stream(items_of_rank(indices, recipe_.training.batch, *ranks_),
+  EvalStream<DetectionBatch> stream(items_of_rank(indices, batch_, *ranks_),
                                     DetectionBatchMaker(data, eval_view_, 0), loader_options());
   std::vector<std::string> batches;
   while (const auto batch = stream.next()) {

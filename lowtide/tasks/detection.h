@@ -1,7 +1,9 @@
 #pragma once
 
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "lowtide/data/detection/detection_loader.h"
 #include "lowtide/models/retinanet.h"
@@ -21,8 +23,8 @@ class ObjectDetection final : public Task {
   torch::nn::Module& model() override { return *model_; }
   Execution& execution() override { return *execution_; }
   double steps_per_epoch() const override;
-  std::int64_t items_per_step() const override { return recipe_.training.batch; }
-  void complete(Recipe& recipe) const override { recipe.data.classes = recipe_.data.classes; }
+  std::int64_t items_per_step() const override { return batch_; }
+  void complete(Recipe& recipe) const override { recipe.data.classes = classes_; }
   Json skipped() const override;
   std::vector<Ledger::Layer> layers() override { return layers_; }
   void draw_batch() override;
@@ -48,7 +50,12 @@ class ObjectDetection final : public Task {
   // Statistics of the normalisations (the frozen ones too, or not) and ranges, from so many batches.
   void estimate(std::int64_t batches, bool frozen);
 
-  Recipe recipe_;
+  std::int64_t batch_;
+  std::uint64_t seed_;
+  int loader_threads_;
+  bool skips_damaged_;
+  bool freezes_random_norms_;         // statistics that no weights have, which the recipe freezes
+  std::vector<std::string> classes_;  // as the recipe of the run has them
   std::shared_ptr<Ranks> ranks_;
   Shards shards_;
   torch::Device device_;

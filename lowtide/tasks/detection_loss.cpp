@@ -13,9 +13,9 @@ constexpr double kQuadraticBelow = 1.0 / 9.0;
 // Sums of the rows of an N × K tensor. libtorch cuts a sum that has one result by the number of threads, and one that
 // has several by its results: two stages, so that neither depends on it.
 at::Tensor row_sums(const at::Tensor& x) {
-  constexpr std::int64_t kPiece = 256;
-  const std::int64_t rest = (kPiece - x.size(1) % kPiece) % kPiece;
-  return at::constant_pad_nd(x, {0, rest}).view({x.size(0), -1, kPiece}).sum(2).sum(1);
+  constexpr std::int64_t kChunk = 256;
+  const std::int64_t rest = (kChunk - x.size(1) % kChunk) % kChunk;
+  return at::constant_pad_nd(x, {0, rest}).view({x.size(0), -1, kChunk}).sum(2).sum(1);
 }
 
 // N × A × M; -1 for objects that are not there.

@@ -46,7 +46,7 @@ std::shared_ptr<RetinaNet> make_detector(const Recipe& recipe, const std::shared
                                            recipe.model.freeze_norm);
   model->initialise(recipe.training.seed);
   if (!recipe.model.weights.empty()) model->load_backbone(recipe.model.weights);
-  attach_layers(*model, execution, {}, recipe);
+  attach_layers(*model, execution, {}, recipe.precision.layer_bits, recipe.model.name);
   return model;
 }
 
@@ -81,7 +81,7 @@ TaskShape shape_of_detection(const Recipe& recipe) {
   shape.items_per_step = recipe.training.batch;
   shape.steps_per_epoch =
       static_cast<double>(images - recipe.data.validation) / static_cast<double>(recipe.training.batch);
-  const auto execution = make_execution(recipe);
+  const auto execution = make_execution(recipe.precision, recipe.running, recipe.training.seed);
   const auto model = make_detector(untrained, execution);
   shape.layers = layers_of(*model, *execution, view_of(recipe.data, /*training=*/true));
   shape.sizes = layer_sizes(*model, shape.layers);

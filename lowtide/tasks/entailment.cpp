@@ -40,11 +40,10 @@ BertConfig config_of(const Recipe& recipe) {
   return config;
 }
 
-WordPiece pieces_of(const Recipe& recipe) {
-  if (!recipe.data.vocabulary.empty()) return open_wordpiece(recipe.data.vocabulary, recipe.data.lower_case);
-  const fs::path vocabulary = fs::path(recipe.model.weights) / "vocab.txt";
-  if (has_weights_folder(recipe.model) && fs::exists(vocabulary))
-    return open_wordpiece(vocabulary, recipe.data.lower_case);
+WordPiece pieces_of(const DataOptions& data, const ModelOptions& model) {
+  if (!data.vocabulary.empty()) return open_wordpiece(data.vocabulary, data.lower_case);
+  const fs::path vocabulary = fs::path(model.weights) / "vocab.txt";
+  if (has_weights_folder(model) && fs::exists(vocabulary)) return open_wordpiece(vocabulary, data.lower_case);
   throw UserError("vocabulary is empty; expected a WordPiece file (--vocabulary vocab.txt)");
 }
 
@@ -101,83 +100,84 @@ bool has_pairs(const DataOptions& options, Split split) {
 }
 
 Entailment::Entailment(const Recipe& recipe, std::shared_ptr<Ranks> ranks)
-    : recipe_(recipe),
+    : data_(recipe.data),
+      batch_(recipe.training.batch),
+      seed_(recipe.training.seed),
       ranks_(std::move(ranks)),
       shards_(ranks_->shards_of(recipe.training.shards)),
       device_(device_of(recipe.running)),
       config_(config_of(recipe)),
-      pieces_(pieces_of(recipe)),
-      execution_(make_execution(recipe)) {
+      pieces_(pieces_of(recipe.data, recipe.model)),
+      execution_(make_execution(recipe.precision, recipe.running, recipe.training.seed)) {
   config_ = with_words(config_, recipe, pieces_);
-  read_data();
+  const std::int64_t labels = read_data();
+  sampler_ = std::make_unique<LengthSampler>(make_sampler());
+  make_model(recipe, labels);
 }
 
-void Entailment::read_data() {
-  const EntailmentData train = open_pairs(recipe_.data, Split::kTrain);
+std::int64_t Entailment::read_data() {
+  const EntailmentData train = open_pairs(data_, Split::kTrain);
   expect_labels(train, train);
-  if (recipe_.data.format == "pairs") recipe_.data.classes = train.classes;
+  if (data_.format == "pairs") data_.classes = train.classes;
   description_ = train.describe();
-  const HeldOut split = hold_out(static_cast<std::int64_t>(train.pairs.size()), recipe_.data.validation);
+  const HeldOut split = hold_out(static_cast<std::int64_t>(train.pairs.size()), data_.validation);
   train_ = encode(selected(train.pairs, split.train));
-  if (recipe_.data.validation > 0) {
+  if (data_.validation > 0) {
     valid_ = encode(selected(train.pairs, split.valid));
-    description_ += fmt::format(", {} of them held out", recipe_.data.validation);
+    description_ += fmt::format(", {} of them held out", data_.validation);
   }
   read_test(train);
-  if (cut_ > 0) description_ += fmt::format("; {} pairs cut to {} pieces", cut_, recipe_.data.length);
-  sampler_ = std::make_unique<LengthSampler>(make_sampler());
-  make_model(static_cast<std::int64_t>(train.classes.size()));
+  if (cut_ > 0) description_ += fmt::format("; {} pairs cut to {} pieces", cut_, data_.length);
+  return static_cast<std::int64_t>(train.classes.size());
 }
 
 // Where the test set is not there or has no labels, as in GLUE, what would choose (dev) is what is tested, and only pairs
 // held out of the training set can choose. Of a user's own pairs the other may be missing.
 void Entailment::read_test(const EntailmentData& train) {
   EntailmentData dev, test;
-  const bool dev_may_be_missing = recipe_.data.format == "pairs" && has_pairs(recipe_.data, Split::kTest);
-  if (!dev_may_be_missing || has_pairs(recipe_.data, Split::kValid)) {
-    dev = open_pairs(recipe_.data, Split::kValid);
+  const bool dev_may_be_missing = data_.format == "pairs" && has_pairs(data_, Split::kTest);
+  if (!dev_may_be_missing || has_pairs(data_, Split::kValid)) {
+    dev = open_pairs(data_, Split::kValid);
     expect_labels(dev, train);
   }
-  if (has_pairs(recipe_.data, Split::kTest)) test = open_pairs(recipe_.data, Split::kTest);
+  if (has_pairs(data_, Split::kTest)) test = open_pairs(data_, Split::kTest);
   if (!test.classes.empty() || dev.pairs.empty()) {
     expect_labels(test, train);
     test_ = encode(test.pairs);
-    if (recipe_.data.validation == 0) valid_ = encode(dev.pairs);
+    if (data_.validation == 0) valid_ = encode(dev.pairs);
     description_ += fmt::format("; tested on {}", test.place);
   } else {
     test_ = encode(dev.pairs);
     description_ += fmt::format("; there are no labels to test by, so {} is the test set", dev.place);
-    if (recipe_.data.validation == 0) description_ += " and nothing is held out (--validation)";
+    if (data_.validation == 0) description_ += " and nothing is held out (--validation)";
   }
 }
 
 Entailment::Encoded Entailment::encode(const std::vector<SentencePair>& pairs) {
-  constexpr std::int64_t kSpecial = 3;  // [CLS], [SEP], [SEP]
   Encoded encoded;
   for (const SentencePair& pair : pairs) {
     std::vector<std::int32_t> premise = pieces_.encode(pair.premise),
                               hypothesis = pieces_.encode(pair.hypothesis);
-    const auto whole = static_cast<std::int64_t>(premise.size() + hypothesis.size()) + kSpecial;
-    cut_ += whole > recipe_.data.length ? 1 : 0;
-    encoded.pairs.push_back(
-        encode_pair(pieces_, std::move(premise), std::move(hypothesis), recipe_.data.length));
+    const auto whole = static_cast<std::int64_t>(premise.size() + hypothesis.size()) + kSpecialPieces;
+    cut_ += whole > data_.length ? 1 : 0;
+    encoded.pairs.push_back(encode_pair(pieces_, std::move(premise), std::move(hypothesis), data_.length));
     encoded.labels.push_back(pair.label);
   }
   return encoded;
 }
 
-void Entailment::make_model(std::int64_t labels) {
+void Entailment::make_model(const Recipe& recipe, std::int64_t labels) {
   model_ = std::make_shared<BertClassifier>(config_, labels);
-  initialise(*model_, recipe_.training.seed);
-  if (!recipe_.model.weights.empty()) {
-    const fs::path weights = recipe_.model.weights;
-    load_bert_weights(*model_, has_weights_folder(recipe_.model) ? weights / "model.safetensors" : weights);
+  initialise(*model_, seed_);
+  if (!recipe.model.weights.empty()) {
+    const fs::path weights = recipe.model.weights;
+    load_bert_weights(*model_, has_weights_folder(recipe.model) ? weights / "model.safetensors" : weights);
   }
-  attach_layers(*model_, execution_, {}, recipe_);
+  attach_layers(*model_, execution_, {}, recipe.precision.layer_bits, recipe.model.name);
   model_->to(device_);
   layers_ = measure_layers(*model_, *execution_, 1, [&] {
     const torch::Tensor one =
-        torch::ones({1, recipe_.data.length}, torch::TensorOptions(torch::kInt64).device(device_));
+        torch::ones({1, data_.length}, torch::TensorOptions(torch::kInt64).device(device_));
     model_->forward({one, torch::zeros_like(one), one});
   });
 }
@@ -214,7 +214,7 @@ torch::Tensor Entailment::scores_of(const BertInput& input) {
 
 // Pairs, and their length.
 std::int64_t Entailment::batch_shape() const {
-  return last_.input.words.size(0) * (recipe_.data.length + 1) + last_.input.words.size(1);
+  return last_.input.words.size(0) * (data_.length + 1) + last_.input.words.size(1);
 }
 
 void Entailment::draw_batch() {
@@ -266,11 +266,11 @@ Evaluation Entailment::evaluate_sample(Split split, Bits bits, std::int64_t pair
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
     return lengths[static_cast<std::size_t>(a)] < lengths[static_cast<std::size_t>(b)];
   });
-  order = items_of_rank(order, recipe_.training.batch, *ranks_);
+  order = items_of_rank(order, batch_, *ranks_);
   EvaluationSums sums;
   const auto items = static_cast<std::int64_t>(order.size());
-  for (std::int64_t first = 0; first < items; first += recipe_.training.batch) {
-    const std::int64_t last = std::min(items, first + recipe_.training.batch);
+  for (std::int64_t first = 0; first < items; first += batch_) {
+    const std::int64_t last = std::min(items, first + batch_);
     const Batch batch = to_device(host_batch(data, {order.begin() + first, order.begin() + last}));
     const BertInput& pairs_read = batch.input;
     const auto of_batch = evaluate_batch(

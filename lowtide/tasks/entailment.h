@@ -26,8 +26,8 @@ class Entailment final : public Task {
   torch::nn::Module& model() override { return *model_; }
   Execution& execution() override { return *execution_; }
   double steps_per_epoch() const override { return static_cast<double>(sampler_->batches_per_epoch()); }
-  std::int64_t items_per_step() const override { return recipe_.training.batch; }
-  void complete(Recipe& recipe) const override { recipe.data.classes = recipe_.data.classes; }
+  std::int64_t items_per_step() const override { return batch_; }
+  void complete(Recipe& recipe) const override { recipe.data.classes = data_.classes; }
   std::vector<Ledger::Layer> layers() override { return layers_; }
   bool is_capturable() const override { return true; }
   void draw_batch() override;
@@ -55,18 +55,18 @@ class Entailment final : public Task {
     torch::Tensor labels;
   };
 
-  void read_data();
+  std::int64_t read_data();  // how many classes there are
   void read_test(const EntailmentData& train);
   Encoded encode(const std::vector<SentencePair>& pairs);
-  void make_model(std::int64_t labels);
-  LengthSampler make_sampler() const {
-    return {recipe_.training.seed, train_.lengths(), recipe_.training.batch};
-  }
+  void make_model(const Recipe& recipe, std::int64_t labels);
+  LengthSampler make_sampler() const { return {seed_, train_.lengths(), batch_}; }
   Batch host_batch(const Encoded& data, const std::vector<std::int64_t>& items) const;
   Batch to_device(const Batch& batch) const;
   torch::Tensor scores_of(const BertInput& input);
 
-  Recipe recipe_;
+  DataOptions data_;
+  std::int64_t batch_;
+  std::uint64_t seed_;
   std::shared_ptr<Ranks> ranks_;
   Shards shards_;
   torch::Device device_;

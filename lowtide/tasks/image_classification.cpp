@@ -28,7 +28,7 @@ ImageClassification::ImageClassification(const Recipe& recipe, std::shared_ptr<R
       train_(open_images(recipe.data, Split::kTrain, damaged_train_)),
       test_(open_images(recipe.data, Split::kTest, damaged_test_)),
       split_(hold_out(train_->size(), recipe.data.validation)),
-      execution_(make_execution(recipe)) {
+      execution_(make_execution(recipe.precision, recipe.running, recipe.training.seed)) {
   ImageShape shape = shape_of(*train_);
   const Augmentations augmentations = augmentations_of(recipe.data, shape);
   train_augment_ = augmentations.train;

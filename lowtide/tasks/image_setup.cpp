@@ -74,7 +74,7 @@ std::shared_ptr<ImageModel> make_image_model(const Recipe& recipe, const ImageSh
                                              const std::shared_ptr<Execution>& execution) {
   auto model = image_model(recipe.model.name).make(shape.channels, shape.classes);
   initialise(*model, recipe.training.seed);
-  attach_layers(*model, execution, model->default_rules(), recipe);
+  attach_layers(*model, execution, model->default_rules(), recipe.precision.layer_bits, recipe.model.name);
   return model;
 }
 

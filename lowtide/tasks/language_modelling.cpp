@@ -18,7 +18,12 @@ constexpr std::int64_t kEvalColumns = 10;
 constexpr int kReEstimationWindows = 100;
 
 LanguageModelOptions options_of(const ModelOptions& model, std::int64_t words) {
-  return {words, model.hidden, model.layers, model.dropout, model.heads, model.feed_forward_units()};
+  return {.words = words,
+          .units = model.hidden,
+          .layers = model.layers,
+          .dropout = model.dropout,
+          .heads = model.heads,
+          .feed_forward = model.feed_forward_units()};
 }
 
 void replace(const NamedTensors& values, const NamedTensors& by) {
@@ -40,10 +45,10 @@ LanguageModelling::LanguageModelling(const Recipe& recipe, std::shared_ptr<Ranks
       device_(device_of(recipe.running)),
       corpus_(open_corpus(recipe.data)),
       batches_(corpus_.train, batch_, length_),
-      execution_(make_execution(recipe)),
+      execution_(make_execution(recipe.precision, recipe.running, recipe.training.seed)),
       model_(make_language_model(recipe.model.name, options_of(recipe.model, corpus_.vocabulary.size()))) {
   initialise(*model_, recipe.training.seed);
-  attach_layers(*model_, execution_, model_->default_rules(), recipe);
+  attach_layers(*model_, execution_, model_->default_rules(), recipe.precision.layer_bits, recipe.model.name);
   model_->to(device_);
   carried_ = model_->initial_state(batch_);
   before_ = model_->initial_state(batch_);

@@ -31,10 +31,10 @@ NodeClassification::NodeClassification(const Recipe& recipe, Graph graph, std::s
       device_(device_of(recipe.running)),
       graph_(std::move(graph)),
       description_(graph_.describe()),
-      execution_(make_execution(recipe)),
+      execution_(make_execution(recipe.precision, recipe.running, recipe.training.seed)),
       model_(make_graph_network(recipe.model.name, options_of(recipe.model, graph_))) {
   initialise(*model_, recipe.training.seed);
-  attach_layers(*model_, execution_, {}, recipe);
+  attach_layers(*model_, execution_, {}, recipe.precision.layer_bits, recipe.model.name);
   model_->to(device_);
   if (!recipe.data.fan_out.empty()) {
     const auto train_nodes = static_cast<std::int64_t>(graph_.split.train.size());

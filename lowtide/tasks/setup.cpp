@@ -22,28 +22,30 @@ void allow_tf32(bool allowed) {
   at::globalContext().setAllowTF32CuBLAS(allowed);
 }
 
-std::shared_ptr<Execution> make_execution(const Recipe& recipe) {
-  allow_tf32(recipe.running.device == "cuda" && recipe.running.tf32);
-  if (recipe.running.device == "cuda") limit_gpu_memory(recipe.running.gpu_memory);
+std::shared_ptr<Execution> make_execution(const PrecisionOptions& precision, const RunningOptions& running,
+                                          std::uint64_t seed) {
+  allow_tf32(running.device == "cuda" && running.tf32);
+  if (running.device == "cuda") limit_gpu_memory(running.gpu_memory);
   auto execution = std::make_shared<Execution>();
-  execution->engine = make_engine(choose_engine(recipe.precision.engine, recipe.running.device));
-  execution->seed = recipe.training.seed;
-  execution->stochastic = recipe.precision.grad_rounding == "stochastic";
-  execution->bifurcate = recipe.precision.bifurcate;
-  execution->recompute = recipe.precision.recompute;
+  execution->engine = make_engine(choose_engine(precision.engine, running.device));
+  execution->seed = seed;
+  execution->stochastic = precision.grad_rounding == "stochastic";
+  execution->bifurcate = precision.bifurcate;
+  execution->recompute = precision.recompute;
   return execution;
 }
 
 void attach_layers(torch::nn::Module& model, const std::shared_ptr<Execution>& execution,
-                   const std::vector<std::string>& own_rules, const Recipe& recipe) {
+                   const std::vector<std::string>& own_rules, const std::vector<std::string>& layer_bits,
+                   const std::string& name) {
   LayerRules rules(own_rules);
-  for (const std::string& rule : recipe.precision.layer_bits) rules.add(rule);
+  for (const std::string& rule : layer_bits) rules.add(rule);
   attach_layers(model, execution, rules);
   std::vector<std::string> names;
   for (const QuantLayer* layer : quant_layers(model)) names.push_back(layer->layer_name());
-  for (const std::string& pattern : LayerRules(recipe.precision.layer_bits).unmatched(names)) {
-    throw UserError(fmt::format("layer-bits: '{}' matches no layer of {}; `lowtide cost` lists them", pattern,
-                                recipe.model.name));
+  for (const std::string& pattern : LayerRules(layer_bits).unmatched(names)) {
+    throw UserError(
+        fmt::format("layer-bits: '{}' matches no layer of {}; `lowtide cost` lists them", pattern, name));
   }
 }
 

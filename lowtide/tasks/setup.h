@@ -21,13 +21,15 @@ torch::Device device_of(const RunningOptions& running);
 // Whether CUDA multiplies floats as TF32, of all libtorch's products from now on. Without, its `simulated` is a reference.
 void allow_tf32(bool allowed);
 
-// Also allows TF32, and limits the GPU's memory, as the recipe says.
-std::shared_ptr<Execution> make_execution(const Recipe& recipe);
+// Also allows TF32, and limits the GPU's memory, as `running` says. `seed`: of training.
+std::shared_ptr<Execution> make_execution(const PrecisionOptions& precision, const RunningOptions& running,
+                                          std::uint64_t seed);
 
-// Attaches the model's layers to the execution by the model's own rules and then the recipe's. UserError for a rule that
-// matches no layer.
+// Attaches the model's layers to the execution by the model's own rules and then the recipe's (`layer_bits`). UserError for
+// one of the recipe's that matches no layer; `name` is that of the model.
 void attach_layers(torch::nn::Module& model, const std::shared_ptr<Execution>& execution,
-                   const std::vector<std::string>& own_rules, const Recipe& recipe);
+                   const std::vector<std::string>& own_rules, const std::vector<std::string>& layer_bits,
+                   const std::string& name);
 
 // The layers that multiply, in the order in which they are called, with their MACs for one of `items` items: by one forward
 // pass in full precision.

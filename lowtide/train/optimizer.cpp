@@ -191,16 +191,16 @@ class Adam final : public Optimizer {
   NamedTensors first_, second_;
 };
 
-// libtorch cuts a sum that has one result by the number of threads. On a CPU large gradients are summed in pieces of a fixed
+// libtorch cuts a sum that has one result by the number of threads. On a CPU large gradients are summed in chunks of a fixed
 // size, so that the norm does not depend on it.
 torch::Tensor norm_of(const torch::Tensor& gradient) {
-  constexpr std::int64_t kPiece = 4096;
-  const std::int64_t whole = gradient.numel() / kPiece * kPiece;
+  constexpr std::int64_t kChunk = 4096;
+  const std::int64_t whole = gradient.numel() / kChunk * kChunk;
   if (!gradient.device().is_cpu() || whole == 0 || !gradient.is_non_overlapping_and_dense())
     return gradient.norm();
   const torch::Tensor row = gradient.as_strided({gradient.numel()}, {1});
-  const torch::Tensor pieces = row.narrow(0, 0, whole).view({-1, kPiece}).norm(2, {1});
-  return torch::cat({pieces, row.narrow(0, whole, gradient.numel() - whole)}).norm();
+  const torch::Tensor chunks = row.narrow(0, 0, whole).view({-1, kChunk}).norm(2, {1});
+  return torch::cat({chunks, row.narrow(0, whole, gradient.numel() - whole)}).norm();
 }
 
 }  // namespace

@@ -125,15 +125,14 @@ void RunFolder::change_length(const TrainingOptions& training) {
   write_atomically(paths_.run(), run.dump(2) + "\n");
 }
 
-std::string device_name(const Recipe& recipe) {
-  const RunningOptions& running = recipe.running;
+std::string device_name(const RunningOptions& running) {
   return running.device + (running.device == "cuda" && running.tf32 ? " with TF32" : "");
 }
 
-std::optional<std::string> RunFolder::change_device(const Recipe& recipe, std::int64_t step) {
+std::optional<std::string> RunFolder::change_device(const RunningOptions& running, std::int64_t step) {
   constexpr const char* kKey = "device_changes";
   Json run = read_run_file(paths_.run());
-  std::string was = device_name(read_run_recipe(paths_)), is = device_name(recipe);
+  std::string was = device_name(read_run_recipe(paths_).running), is = device_name(running);
   Json changes = Json::array();
   try {
     for (const Json& change : run.value(kKey, Json::array())) {

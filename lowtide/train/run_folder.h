@@ -55,7 +55,7 @@ Json read_run_file(const std::filesystem::path& path);
 Recipe read_run_recipe(const RunPaths& paths);
 
 // "cpu", "cuda", "cuda with TF32"
-std::string device_name(const Recipe& recipe);
+std::string device_name(const RunningOptions& running);
 
 // The right to write a run, whose folder is there: UserError where another process has it. `say` gets a line where it must
 // be waited for.
@@ -84,7 +84,7 @@ class RunFolder {
 
   // The run goes on from `step` with the recipe's device. Where that is not the one it had, run.json says so from now on, and
   // the former is returned in words.
-  std::optional<std::string> change_device(const Recipe& recipe, std::int64_t step);
+  std::optional<std::string> change_device(const RunningOptions& running, std::int64_t step);
 
   // One object a line; numbers also go to TensorBoard as SPLIT/KEY.
   void log(const TrainingLine& line) { append(to_json(line), split_name(Split::kTrain)); }

@@ -193,11 +193,11 @@ void Trainer::open_folder(const std::filesystem::path& folder, bool resume, std:
   const Recipe stored = read_run_recipe(paths_);
   run_folder_ = RunFolder::resume(folder, step_, std::move(lease));
   if (!stored.training.same_length(recipe_.training)) run_folder_->change_length(recipe_.training);
-  if (const auto former = run_folder_->change_device(recipe_, step_))
+  if (const auto former = run_folder_->change_device(recipe_.running, step_))
     progress_.note(
         fmt::format("goes on from step {} on {}, where it had {}: floats are rounded otherwise from here on, "
                     "so the result is not that of a run that was never interrupted",
-                    step_, device_name(recipe_), *former));
+                    step_, device_name(recipe_.running), *former));
   if (is_best()) save_best();  // the process may have been killed between the two
   for (const LoggedLine& line : read_logged_lines(paths_.metrics()))
     seconds_before_ = line.seconds.value_or(seconds_before_);

@@ -75,9 +75,9 @@ TEST(Roofline, AnUpdateReadsAndWritesParametersGradientsAndState) {
 TEST(Roofline, PeaksAreMeasured) {
   const MachinePeaks peaks = measure_peaks(torch::kCPU);
   // Between a slow core and hundreds of fast ones.
-  for (const double a_second : {peaks.bytes, peaks.float_macs, peaks.tf32_macs, peaks.byte_macs}) {
-    EXPECT_GT(a_second, 1e8);
-    EXPECT_LT(a_second, 1e15);
+  for (const double per_second : {peaks.bytes, peaks.float_macs, peaks.tf32_macs, peaks.byte_macs}) {
+    EXPECT_GT(per_second, 1e8);
+    EXPECT_LT(per_second, 1e15);
   }
 }
 

@@ -11,10 +11,10 @@ namespace {
 constexpr const char* kModel = "cifar-resnet8";
 
 // The way back multiplies twice as much, but for the images, whose gradient nobody needs.
-double macs_of_a_step(std::int64_t batch) {
+double macs_per_step(std::int64_t batch) {
   Recipe recipe;
   recipe.model.name = kModel;
-  const auto execution = make_execution(recipe);
+  const auto execution = make_execution(recipe.precision, recipe.running, recipe.training.seed);
   const ImageShape shape{3, 32, 32, 10};
   const auto model = make_image_model(recipe, shape, execution);
   double forward = 0;
@@ -30,7 +30,7 @@ TEST(StepBench, TellsWhatAStepAsksForAtTheLeast) {
       {.model = kModel, .batch = kBatch, .engines = {"fp32", "simulated", "integer"}, .repeat = 1});
   ASSERT_EQ(bench.timings.size(), 3);
   for (const StepTiming& timing : bench.timings) {
-    EXPECT_EQ(timing.least.macs(), macs_of_a_step(kBatch)) << timing.engine;
+    EXPECT_EQ(timing.least.macs(), macs_per_step(kBatch)) << timing.engine;
     EXPECT_EQ(timing.least_milliseconds, least_milliseconds(timing.least, bench.peaks, timing.tf32));
     EXPECT_GT(timing.milliseconds, 0);
     EXPECT_EQ(timing.captures, 0) << "on a CPU";

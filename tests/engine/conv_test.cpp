@@ -11,7 +11,8 @@ namespace lowtide {
 namespace {
 
 struct Geometry {
-  std::int64_t batch, in, height, width, out, kernel, stride, padding, groups;
+  std::int64_t batch = 1, in = 1, height = 1, width = 1, out = 1;
+  std::int64_t kernel = 1, stride = 1, padding = 0, groups = 1;
 
   ConvShape shape() const {
     return {.input = {batch, in, height, width},
@@ -31,13 +32,42 @@ std::ostream& operator<<(std::ostream& out, const Geometry& g) {
 // Every kernel, stride, padding and grouping; one image, fewer than eight, eight, and more than eight; one
 // channel in or out; sizes that the stride does not divide; a kernel as large as the image.
 const std::vector<Geometry> kGeometries{
-    {1, 1, 1, 1, 1, 1, 1, 0, 1},   {1, 3, 7, 7, 4, 1, 1, 0, 1},    {2, 8, 9, 7, 16, 1, 2, 0, 1},
-    {8, 16, 5, 5, 8, 1, 1, 0, 1},  {3, 1, 8, 8, 5, 3, 1, 1, 1},    {5, 3, 9, 11, 7, 3, 2, 1, 1},
-    {9, 16, 6, 6, 16, 3, 1, 1, 1}, {17, 4, 5, 5, 1, 3, 1, 0, 1},   {2, 6, 7, 5, 4, 3, 2, 0, 2},
-    {3, 8, 8, 8, 8, 3, 1, 1, 8},   {2, 12, 9, 9, 12, 3, 2, 1, 12}, {2, 4, 8, 8, 8, 3, 1, 1, 4},
-    {4, 2, 9, 9, 3, 5, 1, 3, 1},   {2, 3, 11, 11, 6, 5, 2, 1, 1},  {2, 6, 9, 9, 6, 5, 1, 0, 6},
-    {2, 3, 15, 13, 8, 7, 2, 3, 1}, {1, 1, 9, 9, 2, 7, 1, 3, 1},    {10, 3, 7, 7, 4, 7, 1, 0, 1},
-    {2, 4, 10, 10, 6, 3, 2, 3, 2}, {3, 5, 4, 4, 6, 1, 1, 1, 1},
+    {.height = 1, .width = 1},
+    {.in = 3, .height = 7, .width = 7, .out = 4},
+    {.batch = 2, .in = 8, .height = 9, .width = 7, .out = 16, .stride = 2},
+    {.batch = 8, .in = 16, .height = 5, .width = 5, .out = 8},
+    {.batch = 3, .height = 8, .width = 8, .out = 5, .kernel = 3, .padding = 1},
+    {.batch = 5, .in = 3, .height = 9, .width = 11, .out = 7, .kernel = 3, .stride = 2, .padding = 1},
+    {.batch = 9, .in = 16, .height = 6, .width = 6, .out = 16, .kernel = 3, .padding = 1},
+    {.batch = 17, .in = 4, .height = 5, .width = 5, .kernel = 3},
+    {.batch = 2, .in = 6, .height = 7, .width = 5, .out = 4, .kernel = 3, .stride = 2, .groups = 2},
+    {.batch = 3, .in = 8, .height = 8, .width = 8, .out = 8, .kernel = 3, .padding = 1, .groups = 8},
+    {.batch = 2,
+     .in = 12,
+     .height = 9,
+     .width = 9,
+     .out = 12,
+     .kernel = 3,
+     .stride = 2,
+     .padding = 1,
+     .groups = 12},
+    {.batch = 2, .in = 4, .height = 8, .width = 8, .out = 8, .kernel = 3, .padding = 1, .groups = 4},
+    {.batch = 4, .in = 2, .height = 9, .width = 9, .out = 3, .kernel = 5, .padding = 3},
+    {.batch = 2, .in = 3, .height = 11, .width = 11, .out = 6, .kernel = 5, .stride = 2, .padding = 1},
+    {.batch = 2, .in = 6, .height = 9, .width = 9, .out = 6, .kernel = 5, .groups = 6},
+    {.batch = 2, .in = 3, .height = 15, .width = 13, .out = 8, .kernel = 7, .stride = 2, .padding = 3},
+    {.height = 9, .width = 9, .out = 2, .kernel = 7, .padding = 3},
+    {.batch = 10, .in = 3, .height = 7, .width = 7, .out = 4, .kernel = 7},
+    {.batch = 2,
+     .in = 4,
+     .height = 10,
+     .width = 10,
+     .out = 6,
+     .kernel = 3,
+     .stride = 2,
+     .padding = 3,
+     .groups = 2},
+    {.batch = 3, .in = 5, .height = 4, .width = 4, .out = 6, .padding = 1},
 };
 
 // Bits of the two operands; 0 is float.
@@ -175,7 +205,8 @@ TEST_P(IntegerConv, InputGradientIsAddedToAnother) {
 INSTANTIATE_TEST_SUITE_P(Geometries, IntegerConv, testing::ValuesIn(kGeometries));
 
 TEST(IntegerConvWatched, TellsAWatcher) {
-  const ConvShape shape = Geometry{8, 16, 8, 8, 16, 3, 1, 1, 1}.shape();
+  const ConvShape shape =
+      Geometry{.batch = 8, .in = 16, .height = 8, .width = 8, .out = 16, .kernel = 3, .padding = 1}.shape();
   const Operands o = operands(shape, 8, 8, 8, false);
   Keeper output, gradient;
   IntegerEngine().conv2d(o.x, o.w, shape, &output);
@@ -220,8 +251,12 @@ INSTANTIATE_TEST_SUITE_P(Engines, EngineConv,
 
 // Large enough that every library would share the work between threads.
 const std::vector<Geometry> kLargeGeometries{
-    {19, 16, 16, 16, 32, 3, 1, 1, 1}, {9, 3, 33, 31, 64, 7, 2, 3, 1},  {12, 32, 16, 16, 32, 3, 1, 1, 32},
-    {2, 64, 28, 28, 128, 1, 1, 0, 1}, {1, 16, 32, 32, 16, 3, 1, 1, 1}, {128, 64, 8, 8, 64, 3, 1, 1, 1},
+    {.batch = 19, .in = 16, .height = 16, .width = 16, .out = 32, .kernel = 3, .padding = 1},
+    {.batch = 9, .in = 3, .height = 33, .width = 31, .out = 64, .kernel = 7, .stride = 2, .padding = 3},
+    {.batch = 12, .in = 32, .height = 16, .width = 16, .out = 32, .kernel = 3, .padding = 1, .groups = 32},
+    {.batch = 2, .in = 64, .height = 28, .width = 28, .out = 128},
+    {.in = 16, .height = 32, .width = 32, .out = 16, .kernel = 3, .padding = 1},
+    {.batch = 128, .in = 64, .height = 8, .width = 8, .out = 64, .kernel = 3, .padding = 1},
 };
 
 class EngineConvThreads : public EngineConv {};
@@ -241,7 +276,16 @@ INSTANTIATE_TEST_SUITE_P(Engines, EngineConvThreads,
                                           testing::ValuesIn(kLargeGeometries)));
 
 TEST(ConvShape, SizesAndMacs) {
-  const ConvShape shape = Geometry{2, 6, 15, 13, 8, 3, 2, 1, 2}.shape();
+  const ConvShape shape = Geometry{.batch = 2,
+                                   .in = 6,
+                                   .height = 15,
+                                   .width = 13,
+                                   .out = 8,
+                                   .kernel = 3,
+                                   .stride = 2,
+                                   .padding = 1,
+                                   .groups = 2}
+                              .shape();
   EXPECT_EQ(shape.output_height(), 8);
   EXPECT_EQ(shape.output_width(), 7);
   EXPECT_EQ(shape.macs(), 8 * 7 * 8 * 3 * 3 * 3);  // positions, output channels, 6 / 2 channels, 3 × 3

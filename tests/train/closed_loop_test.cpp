@@ -44,10 +44,10 @@ TEST_F(ClosedLoop, SpendsItsBudgetInTheLedgerProbesIncluded) {
   const Json state = state_of(folder_ / "run", 40);
   const Ledger ledger = Ledger::from_state(state.at("ledger"));
   EXPECT_EQ(state.at("schedule").at("heard").size(), 8u);
-  const Count macs_of_a_step = ledger.macs() / 40;
-  EXPECT_TRUE(ledger.macs() == 40 * macs_of_a_step);
-  const Count spent = ledger.paper().total() / macs_of_a_step;
-  EXPECT_TRUE(ledger.paper().total() == spent * macs_of_a_step) << "a probe is the forward pass of a batch";
+  const Count macs_per_step = ledger.macs() / 40;
+  EXPECT_TRUE(ledger.macs() == 40 * macs_per_step);
+  const Count spent = ledger.paper().total() / macs_per_step;
+  EXPECT_TRUE(ledger.paper().total() == spent * macs_per_step) << "a probe is the forward pass of a batch";
   const auto left = static_cast<std::int64_t>(0.63 * 40 * 192) - static_cast<std::int64_t>(spent);
   EXPECT_TRUE(left >= 0 && left < 31) << left;  // 31: between 7 and 8 bits
   EXPECT_TRUE(ledger.paper_of_probes() > 0u);

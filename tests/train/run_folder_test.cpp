@@ -199,10 +199,10 @@ class DeviceChanges : public RunFolders {
   DeviceChanges() { RunFolder::create(paths_.folder, {{"format", 1}, {"recipe", to_json(Recipe())}}); }
 
   std::optional<std::string> go_on(std::int64_t step, const std::string& device, bool tf32 = false) {
-    Recipe recipe;
-    recipe.running.device = device;
-    recipe.running.tf32 = tf32;
-    return RunFolder::resume(paths_.folder, step).change_device(recipe, step);
+    RunningOptions running;
+    running.device = device;
+    running.tf32 = tf32;
+    return RunFolder::resume(paths_.folder, step).change_device(running, step);
   }
   Json noted() const { return read_run_file(paths_.run()).value("device_changes", Json()); }
 };

@@ -17,7 +17,7 @@ class Steps {
  public:
   Steps(const std::string& engine, const torch::Device& device, bool captured)
       : recipe_(recipe_for(engine, device)) {
-    execution_ = make_execution(recipe_);
+    execution_ = make_execution(recipe_.precision, recipe_.running, recipe_.training.seed);
     model_ = make_image_model(recipe_, {3, 16, 16, 10}, execution_);
     model_->to(device);
     optimizer_ = make_optimizer(recipe_.training, *model_);

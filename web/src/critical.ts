@@ -179,8 +179,8 @@ function draw(context: Context, width: number): Drawing | null {
   const kinds = (["deficit", "window"] as const).filter((kind) => periods.some((period) => period.kind === kind));
   if (kinds.length === 0) return null;
   const titles = { deficit: "length of the deficit R, in steps", window: "start of the window, step" };
-  const beside = kinds.length === 2 && width >= 640;
-  const each = beside ? width / 2 : width;
+  const sideBySide = kinds.length === 2 && width >= 640;
+  const each = sideBySide ? width / 2 : width;
   const placed: Placed[] = [],
     points: Point[] = [];
   kinds.forEach((kind, i) => {
@@ -190,12 +190,12 @@ function draw(context: Context, width: number): Drawing | null {
       titles[kind],
       each,
     );
-    const x = beside ? i * each : 0,
-      y = beside ? 0 : i * 300;
+    const x = sideBySide ? i * each : 0,
+      y = sideBySide ? 0 : i * 300;
     placed.push({ svg: drawn.svg, x, y });
     points.push(...drawn.points.map((point) => ({ ...point, x: point.x + x, y: point.y + y })));
   });
-  return { svg: together(width, beside || kinds.length === 1 ? 290 : 590, placed), points: () => points };
+  return { svg: together(width, sideBySide || kinds.length === 1 ? 290 : 590, placed), points: () => points };
 }
 
 function csv(context: Context): string[] {

@@ -25,7 +25,7 @@ export interface FigureOptions {
   controls?: HTMLElement[];
 }
 
-const reach = 40; // pixels from the pointer to a point that still answers
+const hoverRadius = 40; // pixels from the pointer to a point that still answers
 const narrowest = 280; // pixels; margins and labels need some. A page with less room scrolls
 
 export class Figure {
@@ -126,7 +126,7 @@ export class Figure {
     const x = event.clientX - box.left + this.chart.scrollLeft,
       y = event.clientY - box.top + this.chart.scrollTop;
     let best = -1,
-      nearest = reach ** 2;
+      nearest = hoverRadius ** 2;
     this.known().forEach((point, i) => {
       const distance = (point.x - x) ** 2 + (point.y - y) ** 2;
       if (distance < nearest) [best, nearest] = [i, distance];

@@ -12,9 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kEndOfSentence = "<eos>";
-constexpr std::string_view kUnknown = "<unk>";
-
 // `number_of(word, line number)` says which number a word has.
 template <typename NumberOf>
 std::vector<std::int32_t> parse(std::string_view text, const std::string& name, NumberOf number_of) {
@@ -29,7 +26,7 @@ std::vector<std::int32_t> parse(std::string_view text, const std::string& name, 
       tokens.push_back(number_of(word, number));
       ++words;
     }
-    tokens.push_back(number_of(kEndOfSentence, number));
+    tokens.push_back(number_of(kEndOfLine, number));
   });
   if (words == 0) throw UserError(fmt::format("{}: no words in it; expected text, a line a sentence", name));
   return tokens;
@@ -55,14 +52,14 @@ std::vector<std::int32_t> parse_training_text(std::string_view text, const std::
 
 std::vector<std::int32_t> parse_text(std::string_view text, const std::string& name,
                                      const Vocabulary& vocabulary) {
-  const auto unknown = vocabulary.find(kUnknown);
+  const auto unknown = vocabulary.find(kUnknownWord);
   return parse(text, name, [&](std::string_view word, std::size_t line) {
     const auto number = vocabulary.find(word);
     if (!number && !unknown) {
       throw UserError(
           fmt::format("{}:{}: the word {} is not in the training text, which has no {} for it either; "
                       "expected the files of one data set",
-                      name, line, shown(word), kUnknown));
+                      name, line, shown(word), kUnknownWord));
     }
     return number ? *number : *unknown;
   });

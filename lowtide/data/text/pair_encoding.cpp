@@ -10,12 +10,11 @@ namespace lowtide {
 
 EncodedPair encode_pair(const WordPiece& pieces, std::vector<std::int32_t> a, std::vector<std::int32_t> b,
                         std::int64_t max_length) {
-  constexpr std::int64_t kSpecial = 3;  // [CLS], [SEP], [SEP]
-  if (max_length < kSpecial + 2) {
+  if (max_length < kSpecialPieces + 2) {
     throw UserError(fmt::format("pairs of at most {} pieces; expected {} or more: three of them are special",
-                                max_length, kSpecial + 2));
+                                max_length, kSpecialPieces + 2));
   }
-  const auto room = static_cast<std::size_t>(max_length - kSpecial);
+  const auto room = static_cast<std::size_t>(max_length - kSpecialPieces);
   while (a.size() + b.size() > room) (a.size() > b.size() ? a : b).pop_back();
   EncodedPair pair;
   pair.ids.push_back(pieces.classifier());

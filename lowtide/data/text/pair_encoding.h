@@ -14,6 +14,8 @@ struct EncodedPair {
   std::vector<std::int32_t> types;
 };
 
+inline constexpr std::int64_t kSpecialPieces = 3;  // of a pair: [CLS], [SEP], [SEP]
+
 // At most `max_length` pieces in all: the longer sentence loses its last piece, of equals the second, until it
 // fits. UserError for a length that leaves none of a sentence.
 EncodedPair encode_pair(const WordPiece& pieces, std::vector<std::int32_t> a, std::vector<std::int32_t> b,

@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kUnknown = "<unk>";
-constexpr std::string_view kEndOfLine = "<eos>";
 constexpr std::string_view kBlank = " \t\v\f\r";
 
 bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
@@ -78,7 +76,7 @@ void describe_unknown(Corpus& corpus) {
            static_cast<double>(tokens.size());
   };
   corpus.note = fmt::format(", of which {:.2f}, {:.2f} and {:.2f} % are {}", share(corpus.train),
-                            share(corpus.valid), share(corpus.test), kUnknown);
+                            share(corpus.valid), share(corpus.test), kUnknownWord);
 }
 
 // `texts` are in the order train, valid, test.
@@ -105,7 +103,7 @@ Vocabulary text_vocabulary(std::string_view training_text, const std::string& na
     if (++counts[token] == 1) in_order.push_back(token);
   });
   Vocabulary vocabulary;
-  vocabulary.add(kUnknown);
+  vocabulary.add(kUnknownWord);
   for (const std::string_view token : in_order) {
     if (token == kEndOfLine || counts[token] >= options.min_count) vocabulary.add(token);
   }

@@ -10,6 +10,9 @@
 
 namespace lowtide {
 
+// The word that stands for every unknown one, and the one that ends a line.
+inline constexpr std::string_view kUnknownWord = "<unk>", kEndOfLine = "<eos>";
+
 // Words and their numbers, 0, 1, 2 … in the order in which they were added.
 class Vocabulary {
  public:

@@ -97,18 +97,23 @@ struct GradientTerms {
   const float* slope;
 };
 
-// What no dx of a chunk can pass, from the extremes of its g and the greatest |x - mean|. Each operation of dx keeps order
-// when it rounds, so the same operations on extremes bound what the others give, to the bit.
-LOWTIDE_SIMD void bound_gradient(const float* least, const float* most, const float* max_deviation,
-                                 const float* gradient_mean, const float* slope, const float* factor,
-                                 std::int64_t period, Extremes& bounds) {
+// What bounds a chunk's dx, a number for each lane of a period: the extremes of its g, and the constants of dx.
+struct BoundTerms {
+  const float *least, *most;   // of g
+  const float* max_deviation;  // the greatest |x - mean|
+  const float *gradient_mean, *slope, *factor;
+};
+
+// What no dx of a chunk can pass. Each operation of dx keeps order when it rounds, so the same operations on extremes bound
+// what the others give, to the bit.
+LOWTIDE_SIMD void bound_gradient(const BoundTerms& of, std::int64_t period, Extremes& bounds) {
   Floats low = Floats{} + bounds.min, high = Floats{} + bounds.max, poison{};
   for (std::int64_t i = 0; i < period; i += kSimdLanes) {
-    const Floats steep = LOWTIDE_LOAD(Floats, slope + i), by = LOWTIDE_LOAD(Floats, gradient_mean + i);
-    const Floats spread = LOWTIDE_LOAD(Floats, max_deviation + i) * (steep < Floats{} ? -steep : steep);
-    const Floats scale = LOWTIDE_LOAD(Floats, factor + i);
-    const Floats a = scale * (LOWTIDE_LOAD(Floats, least + i) - by - spread);
-    const Floats b = scale * (LOWTIDE_LOAD(Floats, most + i) - by + spread);
+    const Floats steep = LOWTIDE_LOAD(Floats, of.slope + i), by = LOWTIDE_LOAD(Floats, of.gradient_mean + i);
+    const Floats spread = LOWTIDE_LOAD(Floats, of.max_deviation + i) * (steep < Floats{} ? -steep : steep);
+    const Floats scale = LOWTIDE_LOAD(Floats, of.factor + i);
+    const Floats a = scale * (LOWTIDE_LOAD(Floats, of.least + i) - by - spread);
+    const Floats b = scale * (LOWTIDE_LOAD(Floats, of.most + i) - by + spread);
     const Floats lower = a < b ? a : b, upper = a < b ? b : a;
     low = lower < low ? lower : low;
     high = upper > high ? upper : high;
@@ -279,9 +284,13 @@ Range MapBackward::range_of_gradient(const Terms& terms) const {
   measured.reserve(bounds.size() + 2);  // not by what is found: the same memory in every step
   for (std::int64_t i = 0; i < layout_->chunks; ++i) {
     const std::int64_t at = i * layout_->period;
-    bound_gradient(low_.get() + at, high_.get() + at, max_deviation.data(), terms.gradient_mean.data(),
-                   terms.slope.data(), tables_->factor.data(), layout_->period,
-                   bounds[static_cast<std::size_t>(i)]);
+    bound_gradient({.least = low_.get() + at,
+                    .most = high_.get() + at,
+                    .max_deviation = max_deviation.data(),
+                    .gradient_mean = terms.gradient_mean.data(),
+                    .slope = terms.slope.data(),
+                    .factor = tables_->factor.data()},
+                   layout_->period, bounds[static_cast<std::size_t>(i)]);
   }
   const auto compute = masks() ? input_gradient<true, false, true> : input_gradient<false, false, true>;
   const auto look_at = [&](const KeptVector<std::size_t>& chunks) {

@@ -38,7 +38,7 @@ __device__ Four load(const AggregateArguments& a, std::int64_t row, int column) 
   return four;
 }
 
-// The sum of one thread over its share of a row's entries: `factor` times features, and what the codes' offsets add.
+// One thread's sum, over the entries of a row that it takes: `factor` times features, and what the codes' offsets add.
 template <bool kCodes, bool kHeads>
 class RowSum {
  public:
@@ -61,7 +61,7 @@ class RowSum {
 
   __device__ Four result() const {
     Four sum = sum_;
-    if constexpr (kCodes) sum.add(1.0f, shift_);
+    if constexpr (kCodes) sum.add(1.0f, offset_sum_);
     return sum;
   }
 
@@ -74,7 +74,7 @@ class RowSum {
     for (int i = 0; i < kFour; ++i) {
       const float weight = own * weight_of(entry, i);
       sum_.value[i] = __fmaf_rn(weight * scale, x.value[i], sum_.value[i]);
-      if constexpr (kCodes) shift_.value[i] = __fmaf_rn(weight, offset, shift_.value[i]);
+      if constexpr (kCodes) offset_sum_.value[i] = __fmaf_rn(weight, offset, offset_sum_.value[i]);
     }
   }
 
@@ -87,7 +87,7 @@ class RowSum {
 
   const AggregateArguments& a_;
   int column_;
-  Four sum_{}, shift_{};
+  Four sum_{}, offset_sum_{};
 };
 
 // A block a row, whose threads share out columns and, where there are more threads, entries: those of a column are joined in
@@ -96,20 +96,20 @@ template <bool kCodes, bool kHeads>
 __global__ void __launch_bounds__(kThreads) aggregate_kernel(const AggregateArguments a, int column_threads) {
   extern __shared__ Four parts[];
   const std::int64_t row = blockIdx.x, first = a.offsets[row], last = a.offsets[row + 1];
-  const int share = static_cast<int>(threadIdx.x) / column_threads, shares = kThreads / column_threads;
+  const int group = static_cast<int>(threadIdx.x) / column_threads, groups = kThreads / column_threads;
   const float factor = a.row_factor == nullptr ? 1.0f : a.row_factor[row];
   const int lane = static_cast<int>(threadIdx.x) % column_threads;
   for (int begin = 0; begin < a.width; begin += column_threads * kFour) {
     const int column = begin + lane * kFour;
-    if (share < shares && column < a.width) {
+    if (group < groups && column < a.width) {
       RowSum<kCodes, kHeads> sum(a, column);
-      sum.add_entries(first + share, last, shares);
+      sum.add_entries(first + group, last, groups);
       parts[threadIdx.x] = sum.result();
     }
     __syncthreads();
-    if (share == 0 && column < a.width) {
+    if (group == 0 && column < a.width) {
       Four total = parts[lane];
-      for (int i = 1; i < shares; ++i) total.add(1.0f, parts[i * column_threads + lane]);
+      for (int i = 1; i < groups; ++i) total.add(1.0f, parts[i * column_threads + lane]);
       float* y = a.y + row * a.width + column;
       for (int i = 0; i < kFour && column + i < a.width; ++i) y[i] = factor * total.value[i];
     }
@@ -139,9 +139,9 @@ __device__ void store_row(const AggregateArguments& a, std::int64_t row, int col
 template <bool kCodes, bool kHeads>
 __device__ __forceinline__ void sum_by_warp(const AggregateArguments& a, int lanes, std::int64_t row,
                                             std::int64_t first, std::int64_t last) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, share = lane / lanes, column = lane % lanes * kFour;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, group = lane / lanes, column = lane % lanes * kFour;
   RowSum<kCodes, kHeads> sum(a, column);
-  if (column < a.width) sum.add_entries(first + share, last, kWarp / lanes);
+  if (column < a.width) sum.add_entries(first + group, last, kWarp / lanes);
   Four total = sum.result();
   for (int apart = lanes; apart < kWarp; apart *= 2) {
     Four other;
@@ -149,21 +149,21 @@ __device__ __forceinline__ void sum_by_warp(const AggregateArguments& a, int lan
     for (int i = 0; i < kFour; ++i) other.value[i] = __shfl_xor_sync(0xffffffffu, total.value[i], apart);
     total.add(1.0f, other);
   }
-  if (share == 0 && column < a.width) store_row(a, row, column, total);
+  if (group == 0 && column < a.width) store_row(a, row, column, total);
 }
 
 template <bool kCodes, bool kHeads>
 __device__ __forceinline__ void sum_by_block(const AggregateArguments& a, int lanes, std::int64_t row) {
   __shared__ Four parts[kThreads];
-  const int thread = static_cast<int>(threadIdx.x), share = thread / lanes, shares = kThreads / lanes;
+  const int thread = static_cast<int>(threadIdx.x), group = thread / lanes, groups = kThreads / lanes;
   const int column = thread % lanes * kFour;
   RowSum<kCodes, kHeads> sum(a, column);
-  if (column < a.width) sum.add_entries(a.offsets[row] + share, a.offsets[row + 1], shares);
+  if (column < a.width) sum.add_entries(a.offsets[row] + group, a.offsets[row + 1], groups);
   parts[thread] = sum.result();
   __syncthreads();
-  if (share == 0 && column < a.width) {
+  if (group == 0 && column < a.width) {
     Four total = parts[thread];
-    for (int i = 1; i < shares; ++i) total.add(1.0f, parts[i * lanes + thread]);
+    for (int i = 1; i < groups; ++i) total.add(1.0f, parts[i * lanes + thread]);
     store_row(a, row, column, total);
   }
   __syncthreads();

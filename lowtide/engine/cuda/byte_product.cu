@@ -41,7 +41,7 @@ struct Sums {
 };
 
 // One packet of a row on its way; zeros where the row or its end is not there.
-__device__ void copy_piece(unsigned to, const std::uint8_t* from, bool exists) {
+__device__ void copy_packet(unsigned to, const std::uint8_t* from, bool exists) {
   const int bytes = exists ? kPacketBytes : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
 }
@@ -74,15 +74,16 @@ class Operands {
 #pragma unroll
     for (int i = 0; i < kTileRows / kRowsApart; ++i) {
       const bool exists = inside && first_row_ + i * kRowsApart < rows_;
-      copy_piece(stage + i * kRowsApart * kRowBytes, exists ? left_ + along + i * apart : left_, exists);
+      copy_packet(stage + i * kRowsApart * kRowBytes, exists ? left_ + along + i * apart : left_, exists);
     }
 #pragma unroll
     for (int i = 0; i < kTileOperands / kRowsApart; ++i) {
       const int limb = kRight == Right::kLimbs ? i * kRowsApart / kLimbColumns : 0;
       const int column = i * kRowsApart - limb * kLimbColumns;
       const bool exists = inside && first_row_ + column < columns_;
-      copy_piece(stage + kLeftBytes + i * kRowsApart * kRowBytes,
-                 exists ? right_ + along + limb * limb_bytes_ + column / kRowsApart * apart : right_, exists);
+      copy_packet(stage + kLeftBytes + i * kRowsApart * kRowBytes,
+                  exists ? right_ + along + limb * limb_bytes_ + column / kRowsApart * apart : right_,
+                  exists);
     }
   }
 
@@ -272,7 +273,8 @@ __global__ void __launch_bounds__(kThreads, 1) codes_kernel(const ByteProductArg
   }
 }
 
-// Of limbs: their sums' products with a's middle code, which are taken off; and what the middle code's value adds.
+// What a block needs of its columns of limbs. A sum of products of a limb is too large by `centring`, the limb's sum times a's
+// middle code; `total` is the limbs' sums joined, which the middle code's value is multiplied by.
 struct LimbColumns {
   int centring[kByteLimbs][kLimbColumns];
   float total[kLimbColumns];

@@ -19,8 +19,7 @@ constexpr int kBlocks = 528;      // that share the work at most: four for a mul
 // What a chunk takes of a block's time, in additions of a word to the sums in memory. An estimate: some 0.5 µs, at 100 words
 // in a nanosecond.
 constexpr double kChunkWords = 50'000;
-constexpr int kMostPixelsPerBlock = 32'768;  // 255² · 2^15 < 2^31
-constexpr int kGroup = 8;                    // halves that lie together in shared memory, of one pixel
+constexpr int kGroup = 8;  // halves that lie together in shared memory, of one pixel
 
 // How the work is cut into tiles of the gradient and these into runs of chunks.
 struct Cut {

@@ -18,8 +18,11 @@ namespace lowtide::cuda {
 
 inline constexpr int kDepthwiseThreads = 256;
 inline constexpr int kMostDepthwiseBlocks = 264;  // two for a multiprocessor of an H200
+// Channels of a block: few, so that it adds little to memory in the end; many, so that bytes lie in long runs.
+inline constexpr int kMostGroupChannels = 144;
 
-// What a step of a walk computes: kDown × kAcross results; how far the source moves on with it, and what it reads of that.
+// A step of a walk computes kDown × kAcross results from kRows × kCols pixels of the source, which the next step reads
+// kSourceDown or kSourceAcross pixels further on.
 struct SingleSteps {  // in steps of 1, the output and the input gradient
   static constexpr int kDown = 1, kAcross = 2, kSourceDown = 1, kSourceAcross = 2, kRows = 3, kCols = 4;
 };
@@ -79,7 +82,7 @@ inline int depthwise_group(int channels, int most) {
 template <typename Steps>
 void cut_steps(DepthwiseCut& cut) {
   constexpr int kWantedBytes = 96 * 1024;  // so that two blocks fit onto a multiprocessor
-  // What an item and a tile take beside their steps: rows that are read once more, waiting. Estimates.
+  // What an item and a tile take beside their steps, in steps: rows that are read twice, and waiting. Estimates.
   constexpr int kOfItem = 1, kOfTile = 3;
   cut.words = cut.group / 4;
   cut.lanes = std::max(1, kDepthwiseThreads / cut.words);
@@ -115,8 +118,6 @@ void cut_steps(DepthwiseCut& cut) {
 // Of an output; or transposed, of an input gradient.
 template <typename Steps>
 DepthwiseCut depthwise_cut(const ConvGeometry& g, bool transposed) {
-  // Channels of a block: few, so that it adds little to memory in the end; many, so that bytes lie in long runs.
-  constexpr int kMostChannels = 144;
   constexpr int kMostBytes = 200 * 1024;
   DepthwiseCut cut;
   cut.images = g.images;
@@ -142,7 +143,7 @@ DepthwiseCut depthwise_cut(const ConvGeometry& g, bool transposed) {
     cut.cols =
         EdgeKinds(cut.result_cols, inside(transposed ? 1 : g.stride_cols, cut.first_col, cut.source_cols));
   }
-  for (int most = kMostChannels;; most /= 2) {
+  for (int most = kMostGroupChannels;; most /= 2) {
     cut.group = depthwise_group(cut.channels, most);
     cut_steps<Steps>(cut);
     if (cut.shared_bytes() <= kMostBytes || most <= kDepthwiseUnit) break;
@@ -206,8 +207,8 @@ __device__ inline void transpose_bytes(const unsigned (&pixel)[4], unsigned (&ch
 inline constexpr unsigned kWholeBits = 0x4b400000u;
 __device__ inline float whole(unsigned bits) { return __fsub_rn(__uint_as_float(bits), 0x1.8p23f); }
 
-// From sums over taps to values, for the four channels of a thread. The formula is that of dense outputs (output_values.cuh), with
-// windows that have all their taps: with x = sx (qx - zx) + ex and w = sw (qw - zw) + ew, over the n taps inside the image,
+// Makes values of sums over taps, for the four channels of a thread. The formula is that of dense outputs (output_values.cuh),
+// with windows that have all their taps: with x = sx (qx - zx) + ex and w = sw (qw - zw) + ew, over the n taps inside the image,
 //   Σ x·w = sx sw Σ (qx - zx)(qw - zw) + sx ew Σ (qx - zx) + ex (sw Σ (qw - zw) + n ew).
 struct DepthwiseValues {
   Affine source;
@@ -222,7 +223,7 @@ struct DepthwiseValues {
       window[j] = static_cast<float>(static_cast<double>(source.scale) * channel[j].residual);
     }
   }
-  // What sums of codes start from, for value(): such that whole() gives what the formula needs of them.
+  // What a thread's sums start at, rather than at 0: value() then gets the formula's sums by whole() and nothing else.
   __device__ unsigned window_start(int taps) const {
     return kWholeBits - static_cast<unsigned>(taps * source.zero);
   }
@@ -548,8 +549,8 @@ __device__ void walk_tiles(const DepthwiseCut& cut, const Codes& codes, const De
   }
 }
 
-// What lanes have found out about channels, joined in the order of lanes: calls join(channel, of) by a thread a channel. `memory`
-// is free shared memory of lane_bytes().
+// Joins what lanes know of channels, in the order of lanes: one thread for each channel calls join(channel, of). `memory` is free
+// shared memory of lane_bytes().
 template <typename Of, typename Join>
 __device__ void join_lanes(const DepthwiseCut& cut, const Of (&mine)[4], std::uint8_t* memory,
                            const Join& join) {

@@ -7,8 +7,7 @@
 namespace lowtide::cuda {
 namespace {
 
-constexpr int kAcross = 4;  // columns of the error that a thread takes at once
-constexpr int kMostChannels = 144;
+constexpr int kAcross = 4;      // columns of the error that a thread takes at once
 constexpr int kSumsAtOnce = 3;  // of taps, which go through shared memory together
 
 // Sums in memory, by channel: of products and of the input's codes by tap; of the error's codes, of all and of those that a tap leads
@@ -35,13 +34,13 @@ struct WeightCut {
       by_group;
 
   explicit WeightCut(const ConvGeometry& g) {
-    constexpr int kWantedBytes = 48 * 1024, kMostPixels = 32'768;  // 255² · 2^15 < 2^31
+    constexpr int kWantedBytes = 48 * 1024;
     // What all blocks add to memory in the end grows with their number.
     constexpr int kMostWords = 500'000;
     runs = divide_up(g.cols, kAcross);
     error_cols = runs * kAcross;
     input_cols = (error_cols - 1) * g.stride_cols + kDepthwiseKernel;
-    for (int most = kMostChannels;; most /= 2) {
+    for (int most = kMostGroupChannels;; most /= 2) {
       group = depthwise_group(g.inputs, most);
       words = group / 4;
       lanes = std::max(1, kDepthwiseThreads / words);
@@ -57,7 +56,7 @@ struct WeightCut {
     strips = divide_up(g.rows, tile_rows);
     tiles = divide_up(g.images, tile_images) * strips;
     const int most = std::min(kMostDepthwiseBlocks / (g.inputs / group), kMostWords / (19 * g.inputs));
-    const int least = divide_up(g.output_pixels(), kMostPixels / 2);
+    const int least = divide_up(g.output_pixels(), kMostPixelsPerBlock / 2);
     blocks = std::clamp(std::max(most, least), 1, tiles);
     by_words = Divisor(words);
     by_units = Divisor(group / kDepthwiseUnit);

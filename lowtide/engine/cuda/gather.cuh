@@ -27,7 +27,7 @@ struct GatherShape {
   static constexpr int phases = 1, parts = 1;
 };
 
-// Of an output; or transposed, of an input gradient, whose source is the output. In tiles of 64 rows.
+// For an output; or, transposed, for an input gradient, whose source is the error. In tiles of 64 rows.
 inline GatherShape gather_shape(const ConvGeometry& g, const std::uint8_t* code, bool transposed) {
   GatherShape s;
   s.code = code;

@@ -20,8 +20,8 @@ constexpr int kOutputs = 16;  // of a block
 template <int kChannels>
 struct Tile {
   static constexpr int kInputs = kChannels < 32 ? kChannels : 32;
-  static constexpr int kPlanes = kInputs / 16;  // of sixteen inputs
-  static constexpr int kThreads = kPlanes * kTapRows * kWarp;
+  static constexpr int kChannelBlocks = kInputs / 16;  // of sixteen inputs
+  static constexpr int kThreads = kChannelBlocks * kTapRows * kWarp;
   static constexpr int kProducts = kOutputs * kTaps * kInputs;
 };
 
@@ -52,8 +52,10 @@ struct ImageCut {
     by_image = Divisor(pixels);
     by_width = Divisor(g.width);
   }
-  // Of so many planes of the input and one of the error.
-  __host__ __device__ int stage_bytes(int planes) const { return (planes * input_units + stage_pixels) * 16; }
+  // Of so many channel blocks of the input and one of the error.
+  __host__ __device__ int stage_bytes(int channel_blocks) const {
+    return (channel_blocks * input_units + stage_pixels) * 16;
+  }
 };
 
 // Where a pixel of a stage lies among the input's, in units, from its first tap on.
@@ -63,19 +65,20 @@ __device__ int input_place(const ConvGeometry& g, const ImageCut& cut, int pixel
   return image * cut.image_units + row * cut.pitch + at - row * g.width;
 }
 
-// A stage: the input's planes, then the error's.
+// A stage: the input's channel blocks, then the error's.
 template <int kChannels>
 struct Stage {
   using Of = Tile<kChannels>;
   std::uint8_t *input, *error;
 
   __device__ Stage(const ImageCut& cut, std::uint8_t* memory)
-      : input(memory), error(memory + Of::kPlanes * cut.input_units * 16) {}
+      : input(memory), error(memory + Of::kChannelBlocks * cut.input_units * 16) {}
 
   // Every border is written once.
   __device__ void clear(const ImageCut& cut) const {
     auto* all = reinterpret_cast<uint4*>(input);
-    for (int i = static_cast<int>(threadIdx.x); i < cut.stage_bytes(Of::kPlanes) / 16; i += Of::kThreads)
+    for (int i = static_cast<int>(threadIdx.x); i < cut.stage_bytes(Of::kChannelBlocks) / 16;
+         i += Of::kThreads)
       all[i] = make_uint4(0, 0, 0, 0);
   }
   // Images that are not there are zeros.
@@ -91,10 +94,11 @@ struct Stage {
         *reinterpret_cast<uint4*>(to) = make_uint4(0, 0, 0, 0);
       }
     };
-    for (int i = static_cast<int>(threadIdx.x); i < cut.stage_pixels * Of::kPlanes; i += Of::kThreads) {
-      const int pixel = i / Of::kPlanes, plane = i % Of::kPlanes;
-      put(input + (plane * cut.input_units + input_place(a.g, cut, pixel) + cut.pitch + 1) * 16,
-          a.x.code + first + pixel * kChannels + first_input + plane * 16, pixel < there);
+    for (int i = static_cast<int>(threadIdx.x); i < cut.stage_pixels * Of::kChannelBlocks;
+         i += Of::kThreads) {
+      const int pixel = i / Of::kChannelBlocks, channel_block = i % Of::kChannelBlocks;
+      put(input + (channel_block * cut.input_units + input_place(a.g, cut, pixel) + cut.pitch + 1) * 16,
+          a.x.code + first + pixel * kChannels + first_input + channel_block * 16, pixel < there);
     }
     for (int pixel = static_cast<int>(threadIdx.x); pixel < cut.stage_pixels; pixel += Of::kThreads)
       put(error + pixel * 16, a.dy.code + first + pixel * kChannels + first_output, pixel < there);
@@ -139,13 +143,13 @@ __global__ void __launch_bounds__(Tile<kChannels>::kThreads)
   extern __shared__ __align__(16) std::uint8_t memory[];
   __shared__ int error_sums[kTaps * kOutputs];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
-  const int tap_row = thread / kWarp % kTapRows, plane = thread / kWarp / kTapRows;
+  const int tap_row = thread / kWarp % kTapRows, channel_block = thread / kWarp / kTapRows;
   const int first_output = tile / (kChannels / Of::kInputs) * kOutputs,
             first_input = tile % (kChannels / Of::kInputs) * Of::kInputs;
   const bool takes_errors = first_input == 0 && GradientValues(a).needs_errors();
 
   const auto stage_at = [&](int i) {
-    return Stage<kChannels>(cut, memory + i % kStages * cut.stage_bytes(Of::kPlanes));
+    return Stage<kChannels>(cut, memory + i % kStages * cut.stage_bytes(Of::kChannelBlocks));
   };
   const int first_image = split * cut.stage_images * cut.block_stages;
   const int block_stages = min(cut.block_stages, divide_up(a.g.images - first_image, cut.stage_images));
@@ -166,7 +170,7 @@ __global__ void __launch_bounds__(Tile<kChannels>::kThreads)
     wait_for_copies<1>();
     __syncthreads();
     const Stage<kChannels> stage = stage_at(i);
-    const std::uint8_t* input = stage.input + (plane * cut.input_units + tap_row * cut.pitch) * 16;
+    const std::uint8_t* input = stage.input + (channel_block * cut.input_units + tap_row * cut.pitch) * 16;
 #pragma unroll 2
     for (int pixel = lane; pixel < cut.stage_pixels; pixel += kStepPixels) {
       const Transposed e(stage.error + pixel * 16);
@@ -196,7 +200,7 @@ __global__ void __launch_bounds__(Tile<kChannels>::kThreads)
     const int tap = tap_row * kRowTaps + i;
 #pragma unroll
     for (int k = 0; k < 2; ++k)
-      *reinterpret_cast<int4*>(sums + ((2 * group + k) * kTaps + tap) * Of::kInputs + plane * 16 +
+      *reinterpret_cast<int4*>(sums + ((2 * group + k) * kTaps + tap) * Of::kInputs + channel_block * 16 +
                                4 * in_group) = make_int4(product[i][0][2 * k], product[i][1][2 * k],
                                                          product[i][0][2 * k + 1], product[i][1][2 * k + 1]);
 #pragma unroll
@@ -205,7 +209,7 @@ __global__ void __launch_bounds__(Tile<kChannels>::kThreads)
       sum += __shfl_xor_sync(0xffffffffu, sum, 1);
       sum += __shfl_xor_sync(0xffffffffu, sum, 2);
       if (in_group == 0 && first_output == 0)
-        add_word(words.inputs + tap * kChannels + first_input + plane * 16 + 2 * group + odd, sum);
+        add_word(words.inputs + tap * kChannels + first_input + channel_block * 16 + 2 * group + odd, sum);
     }
   }
   __syncthreads();
@@ -226,7 +230,7 @@ std::size_t sum_bytes(const ImageCut& cut) {
   using Of = Tile<kChannels>;
   const int stages = cut.block_stages > 1 ? kStages : 1;
   return std::max(sizeof(int) * Of::kProducts,
-                  static_cast<std::size_t>(stages * cut.stage_bytes(Of::kPlanes)));
+                  static_cast<std::size_t>(stages * cut.stage_bytes(Of::kChannelBlocks)));
 }
 std::size_t sum_bytes(const ConvGeometry& g) {
   const ImageCut cut(g);

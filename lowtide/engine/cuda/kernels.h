@@ -10,6 +10,9 @@
 
 namespace lowtide::cuda {
 
+inline constexpr int kMostTaps = 49;      // of a convolution that has kernels: 7 × 7
+inline constexpr float kEpsilon = 1e-5f;  // kNormEpsilon, as kernels need it
+
 struct ConvGeometry {
   int images = 0, height = 0, width = 0, inputs = 0;  // of the input
   int outputs = 0, rows = 0, cols = 0;                // of the output
@@ -46,9 +49,9 @@ struct WeightLayer {
   int* tap_prefix =
       nullptr;  // Σ code over inputs and the taps above and left: (rows + 1) × (cols + 1) × outputs
   float* tap_value = nullptr;  // Σ value over outputs: taps × inputs
-  // For the input gradient: three signed bytes a value, the greatest first: of 32 along the sum and sixteen columns packed as
-  // `forward` is, limb after limb. Limbs are of a value times 2^21 / 2^e, where 2^e is the greatest power of two that is not above
-  // the layer's largest value.
+  // For the input gradient: each value in three limbs, signed bytes, the greatest first. Limb after limb, 32 values along the
+  // sum of sixteen columns are packed as in `forward`. A value is multiplied by 2^21 / 2^e before it is split, where 2^e is the
+  // greatest power of two up to the layer's largest value.
   std::uint32_t* limbs = nullptr;  // packed_limb_bytes()
   float* limb_scale = nullptr;     // one number: 2^e / 2^21
   // The sum of each limb over taps and outputs, limbs × inputs, in zeroed memory; where images may stay.
@@ -78,8 +81,7 @@ struct NormConstants {
   float* range = nullptr;  // one number
 };
 
-// What is known of a batch normalisation before a convolution's output is there. `work` is zeroed memory of
-// statistics_bytes(), which serves once.
+// A batch normalisation whose statistics a convolution's kernel takes. `work` has statistics_bytes() zeroed bytes, for one call.
 struct NormStatistics {
   void* work = nullptr;  // nothing: no statistics are taken
   const float* weight = nullptr;
@@ -211,13 +213,13 @@ void norm_gradient_encode(const NormGradientArguments& a, void* stream);
 
 // ---- Images that stay ----------------------------------------------------------------------------------------------
 
-// Whether a convolution can be computed a block an image, the result in registers (resident.cuh). `waits`: blocks wait for each
-// other, for statistics, sums or ranges, so that all must be on this GPU at once.
+// Whether a convolution has a kernel in which each block computes one image and keeps it in registers (resident.cuh). `waits`:
+// the blocks wait for each other (for statistics, sums or ranges), so all of them must fit on this GPU at once.
 bool stays_resident(const ConvGeometry& g, bool waits);
 
-// conv_output, then norm_encode or norm_add, and the codes of that sum for whoever reads it next; in one kernel.
+// One kernel for conv_output, then norm_encode or norm_add, then the codes of that sum for the layer that reads it.
 struct ResidentForwardArguments {
-  // Of `encode` and `add` only what is not in `output` is read: no y, n, channels, norm.
+  // y, n, channels and norm of `encode` and `add` are not read: `output` has them.
   OutputArguments output;      // y is written where it is given
   NormEncodeArguments encode;  // where `code` is given: by the range that is found, unless `min` is given
   NormAddArguments add;        // where `value` is given
@@ -230,8 +232,8 @@ struct ResidentForwardArguments {
 };
 void resident_forward(const ResidentForwardArguments& a, void* stream);
 
-// conv_input_gradient, then norm_gradient_range and norm_gradient_encode of the normalisation that made the input. The gradient
-// itself is written where `gradient.dx` is given. error.sums is gradient.sums.
+// One kernel for conv_input_gradient, then norm_gradient_range and norm_gradient_encode of the normalisation before the input.
+// The gradient is also written as floats if `gradient.dx` is given. error.sums is gradient.sums.
 struct ResidentBackwardArguments {
   InputGradientArguments gradient;
   NormGradientArguments error;

@@ -13,7 +13,7 @@ constexpr int kFour = 4;  // numbers that a thread takes at once
 struct FourCodes {
   int code[kFour];
 
-  // Of a row of `n`, from `at` on; `whole`: rows begin at multiples of four.
+  // Codes of a row of `n`, from `at` on; 0 beyond its end. `whole`: rows begin at multiples of four.
   __device__ static FourCodes load(const std::uint8_t* row, int at, int n, bool whole) {
     if (whole) {
       const uchar4 c = *reinterpret_cast<const uchar4*>(row + at);
@@ -181,7 +181,7 @@ __global__ void columns_side(ColumnArguments a) {
 
 // A block a matrix. A value that is not finite makes all of its limbs NaN.
 constexpr int kUnitThreads = 512;
-__global__ void __launch_bounds__(kUnitThreads) plane_units(ColumnArguments a) {
+__global__ void __launch_bounds__(kUnitThreads) limb_units(ColumnArguments a) {
   const MatrixCodes& q = a.q;
   const float top = q.bits.top();
   float bound = 0;
@@ -284,7 +284,7 @@ void value_limbs(const MatrixCodes& q, const MatrixCodes* other, const HalfMatri
                  void* stream) {
   ColumnArguments a = column_arguments(q, to, work);
   if (other != nullptr) a.other = *other;
-  plane_units<<<static_cast<unsigned>(q.matrices), kUnitThreads, 0, as_stream(stream)>>>(a);
+  limb_units<<<static_cast<unsigned>(q.matrices), kUnitThreads, 0, as_stream(stream)>>>(a);
   launch_columns<Form::kLimbs>(a, stream);
 }
 

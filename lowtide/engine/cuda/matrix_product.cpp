@@ -147,7 +147,7 @@ Quantized with_row_scales(const Quantized& q) {
 
 bool has_row_scales(const Quantized& q) { return q.scale.numel() > 1; }
 
-// As matrices in, so a matrix out.
+// A product of two matrices is a matrix, not a stack of one.
 at::Tensor without_stack(const at::Tensor& y, const Quantized& a) { return a.code.dim() == 2 ? y[0] : y; }
 
 }  // namespace

@@ -22,17 +22,17 @@ bool is_byte_matrix(const Quantized& q);
 // and there are enough of them for a tile.
 bool fits_byte_product(const Quantized& a, const Quantized& b, const ProductShape& shape);
 
-// A right operand for such kernels: what they need beside its codes, where it is transposed; else its values as limbs.
+// A right operand for such kernels: the sums of its rows of codes, where it is transposed; else its values as limbs.
 struct ByteOperand {
   at::Tensor sums, limbs, unit;
 };
 ByteOperand byte_operand(const Quantized& b, bool transposed);
 
-// By such kernels, plus a bias (undefined: none) for every row where b is transposed.
+// The product by such kernels. Where b is transposed, a bias (undefined: none) is added to every row.
 at::Tensor byte_product(const Quantized& a, const Quantized& b, const ByteOperand& of_b, bool transposed,
                         const at::Tensor& bias);
 
-// By cuBLAS.
+// The product by cuBLAS.
 at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& shape);
 
 // A right operand that serves many products, made ready when the first of them comes.

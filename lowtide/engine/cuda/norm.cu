@@ -172,7 +172,9 @@ struct ErrorConstants {
     Vector result;
 #pragma unroll
     for (int i = 0; i < kVector; ++i)
-      result.value[i] = norm_error(g.value[i], y.value[i], m.value[i], f.value[i], by.value[i], s.value[i]);
+      result.value[i] = norm_error(
+          g.value[i], y.value[i],
+          {.mean = m.value[i], .factor = f.value[i], .gradient_mean = by.value[i], .slope = s.value[i]});
     return result;
   }
 };

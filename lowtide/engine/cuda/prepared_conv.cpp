@@ -7,7 +7,7 @@
 namespace lowtide::cuda {
 namespace {
 
-// Pieces of one allocation, each aligned for any kind of load.
+// Parts of one allocation, each aligned for any kind of load.
 class Arena {
  public:
   // Called twice with the same requests: first they are added up, then they are served.

@@ -7,13 +7,13 @@
 
 namespace lowtide::cuda {
 
-inline constexpr std::int64_t kMostTaps = 49;  // 7 × 7
+static_assert(kEpsilon == static_cast<float>(kNormEpsilon));
 
 // Whether there are kernels for such a convolution.
 bool has_kernels(const ConvWeight& conv);
 
 // A convolution in one pass of a trunk: its weight in the forms that kernels read, and device memory for what the passes
-// around it find out. All memory of a trunk comes in a few pieces, of which this holds on to its share.
+// around it find out. All convolutions of a trunk share a few allocations, and each keeps those alive that its pointers lead into.
 struct PreparedCudaConv final : PreparedConv {
   WeightLayer layer;
   bool has_backward = false;  // memory for the way back
@@ -57,7 +57,12 @@ struct PreparedCudaConv final : PreparedConv {
   float* number(Number number) const { return numbers.data_ptr<float>() + number; }
   at::Tensor tensor(Number number) const { return numbers.narrow(0, number, 1); }
   NormConstants constants() const {
-    return {row(kMean), row(kFactor), row(kBias), row(kInverseDeviation), number(kMin), number(kRange)};
+    return {.mean = row(kMean),
+            .factor = row(kFactor),
+            .bias = row(kBias),
+            .inverse_deviation = row(kInverseDeviation),
+            .min = number(kMin),
+            .range = number(kRange)};
   }
 
   std::vector<at::Tensor> memory;  // that the pointers lead into

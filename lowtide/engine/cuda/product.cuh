@@ -97,7 +97,7 @@ class ProductStages {
   __host__ __device__ static bool weights_stay(const Shape& shape) {
     return shape.chunks == 1 && shape.phases == 1 && parts(shape) == 1;
   }
-  // Of the most units that a chunk has.
+  // `units`: the most that a chunk has.
   static int weight_bytes(const Shape& shape, int units) {
     return divide_up(units, 2 * parts(shape)) * kStepBytes;
   }
@@ -130,7 +130,7 @@ class ProductStages {
   __device__ int chunk(int item) const { return item / parts(shape_) % shape_.chunks; }
   __device__ bool ends_tile(int item) const { return (item + 1) % tile_items() == 0; }
 
-  // Of the item's part: its steps, and the number of the first one in its chunk.
+  // The steps of an item's part, and the number of its first step within the chunk.
   __device__ int steps(const typename Rows::Chunk& of) const {
     return divide_up(of.units(), 2 * parts(shape_));
   }

@@ -14,17 +14,17 @@
 
 namespace lowtide::cuda {
 
-// What the largest of them takes: the way back of 16 channels with another reader's gradient.
+// What the largest kernel takes: the backward pass of 16 channels with another reader's gradient.
 inline constexpr int kMostSharedBytes = 176 * 1024;
 
-// Of sixteen warps that have each kMTiles tiles of 16 pixels.
+// Of an image, in sixteen warps with kMTiles tiles of 16 pixels each.
 inline int most_resident_pixels(int channels) { return 16 * (256 / channels) * (64 / channels); }
 
 struct ResidentShape {
   int images = 0, height = 0, width = 0;
-  int tiles = 0;        // of 16 pixels, in an image
-  int pitch = 0;        // pixels of a row in shared memory, with its border
-  int plane_bytes = 0;  // sixteen channels of an image there
+  int tiles = 0;                // of 16 pixels, in an image
+  int pitch = 0;                // pixels of a row in shared memory, with its border
+  int channel_block_bytes = 0;  // sixteen channels of an image there
   Divisor by_width;
 
   ResidentShape() = default;
@@ -34,7 +34,7 @@ struct ResidentShape {
         width(g.width),
         tiles(g.height * g.width / 16),
         pitch(g.width + 2),
-        plane_bytes((g.height + 2) * (g.width + 2) * 16),
+        channel_block_bytes((g.height + 2) * (g.width + 2) * 16),
         by_width(g.width) {}
 };
 
@@ -43,11 +43,11 @@ struct Resident {
   static constexpr int kWarps = 16, kThreads = kWarps * kWarp;
   static constexpr int kColWarps = kChannels / 16, kRowWarps = kWarps / kColWarps;
   static constexpr int kMTiles = 64 / kChannels, kRows = 2 * kMTiles;  // rows: pixels of a lane
-  static constexpr int kPlanes = kChannels / 16;
+  static constexpr int kChannelBlocks = kChannels / 16;
   static constexpr int kSteps = (9 * kChannels + 31) / 32;  // of 32 along the sum
   static constexpr int kWeightBytes = kSteps * kChannels * 32;
   static std::size_t image_bytes(const ResidentShape& s) {
-    return static_cast<std::size_t>(s.plane_bytes * kPlanes);
+    return static_cast<std::size_t>(s.channel_block_bytes * kChannelBlocks);
   }
 };
 
@@ -102,7 +102,7 @@ struct GridBarrier {
   }
 };
 
-// With all blocks on the GPU at once where they wait for each other.
+// Blocks that wait for each other are launched together, all on the GPU at once.
 template <auto kKernel, typename... Arguments>
 void launch_resident(const char* name, int blocks, int threads, std::size_t shared_bytes, bool waits,
                      cudaStream_t stream, const Arguments&... arguments) {
@@ -161,10 +161,11 @@ __device__ void load_image(const ResidentShape& s, const std::uint8_t* code, std
   const int pixels = s.height * s.width;
   const std::uint8_t* from = code + static_cast<long long>(blockIdx.x) * pixels * kChannels;
 #pragma unroll 1
-  for (int unit = static_cast<int>(threadIdx.x); unit < pixels * Of::kPlanes; unit += Of::kThreads) {
-    const int pixel = unit / Of::kPlanes, row = s.by_width.of(pixel), col = pixel - row * s.width;
-    copy_async<16>(to + unit % Of::kPlanes * s.plane_bytes + ((row + 1) * s.pitch + col + 1) * 16,
-                   from + unit * 16);
+  for (int unit = static_cast<int>(threadIdx.x); unit < pixels * Of::kChannelBlocks; unit += Of::kThreads) {
+    const int pixel = unit / Of::kChannelBlocks, row = s.by_width.of(pixel), col = pixel - row * s.width;
+    copy_async<16>(
+        to + unit % Of::kChannelBlocks * s.channel_block_bytes + ((row + 1) * s.pitch + col + 1) * 16,
+        from + unit * 16);
   }
 }
 
@@ -175,12 +176,12 @@ __device__ void fill_border(const ResidentShape& s, unsigned byte, std::uint8_t*
   const unsigned four = byte * 0x01010101u;
   const int border = 2 * s.pitch + 2 * s.height;
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < border * Of::kPlanes; i += Of::kThreads) {
-    const int at = i / Of::kPlanes, side = at - 2 * s.pitch;
+  for (int i = static_cast<int>(threadIdx.x); i < border * Of::kChannelBlocks; i += Of::kThreads) {
+    const int at = i / Of::kChannelBlocks, side = at - 2 * s.pitch;
     const int row = at < s.pitch ? 0 : at < 2 * s.pitch ? s.height + 1 : side / 2 + 1;
     const int col = at < s.pitch ? at : at < 2 * s.pitch ? at - s.pitch : side % 2 * (s.width + 1);
-    *reinterpret_cast<uint4*>(to + i % Of::kPlanes * s.plane_bytes + (row * s.pitch + col) * 16) =
-        make_uint4(four, four, four, four);
+    *reinterpret_cast<uint4*>(to + i % Of::kChannelBlocks * s.channel_block_bytes +
+                              (row * s.pitch + col) * 16) = make_uint4(four, four, four, four);
   }
 }
 
@@ -221,19 +222,21 @@ __device__ __forceinline__ void for_each_operand(const ResidentShape& s, const R
   for (int m = 0; m < kTiles; ++m) {
     const int tile = at.tile(kFirst + m) < s.tiles ? at.tile(kFirst + m) : 0;
     const int pixel = tile * 16 + at.lane % 16, row = s.by_width.of(pixel);
-    place[m] = shared_address(image) + static_cast<unsigned>((row * s.pitch + pixel - row * s.width) * 16 +
-                                                             (Of::kPlanes > 1 ? second * s.plane_bytes : 0));
+    place[m] = shared_address(image) +
+               static_cast<unsigned>((row * s.pitch + pixel - row * s.width) * 16 +
+                                     (Of::kChannelBlocks > 1 ? second * s.channel_block_bytes : 0));
   }
-  // Of a unit, from a pixel's first tap.
+  // Bytes from a pixel's first tap to a unit.
   const auto offset = [&](int unit) {
-    const int tap = unit / Of::kPlanes, forward = tap < 9 ? tap : 8, of = kFlipped ? 8 - forward : forward;
-    return (of / 3 * s.pitch + of % 3) * 16 + unit % Of::kPlanes * s.plane_bytes;
+    const int tap = unit / Of::kChannelBlocks, forward = tap < 9 ? tap : 8,
+              of = kFlipped ? 8 - forward : forward;
+    return (of / 3 * s.pitch + of % 3) * 16 + unit % Of::kChannelBlocks * s.channel_block_bytes;
   };
   // Unrolled where a step is short; else the compiler would load ahead until it has no registers left.
   constexpr int kUnrolled = kFlipped ? 1 : Of::kSteps;
 #pragma unroll kUnrolled
   for (int step = 0; step < Of::kSteps; ++step) {
-    const int by = Of::kPlanes > 1 || second == 0 ? offset(2 * step) : offset(2 * step + 1);
+    const int by = Of::kChannelBlocks > 1 || second == 0 ? offset(2 * step) : offset(2 * step + 1);
     unsigned pixels[kTiles][4];
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) load_matrices(place[m] + static_cast<unsigned>(by), pixels[m]);
@@ -248,8 +251,8 @@ __device__ uint2 weights_at(const std::uint8_t* packed, const ResidentLane<kChan
       packed)[(step * (kChannels / 8) + at.col_warp * 2 + n) * kWarp + at.lane];
 }
 
-// What a lane has of its four channels, joined over the lanes that hold other rows of them. In the end lane 8 j + 4 k + q of a warp
-// has channel 4 q + j of its sixteen: lanes share the work out instead of all doing all of it.
+// Joins what a lane has of its four channels with what the other lanes have, which hold other rows. Lanes share the work: in the
+// end lane 8 j + 4 k + q of a warp has channel 4 q + j of the sixteen.
 template <int kKinds, typename Join>
 __device__ __forceinline__ void join_rows(float (&of)[4][kKinds], float (&joined)[kKinds], const Join& join) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

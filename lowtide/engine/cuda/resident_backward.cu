@@ -292,8 +292,11 @@ struct BackwardBlock {
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int c = at.channel + j;
-        g[i][j] = norm_error(g[i][j], y[j], memory.mean[c], memory.factor[c], memory.gradient_mean[c],
-                             memory.slope[c]);
+        g[i][j] = norm_error(g[i][j], y[j],
+                             {.mean = memory.mean[c],
+                              .factor = memory.factor[c],
+                              .gradient_mean = memory.gradient_mean[c],
+                              .slope = memory.slope[c]});
         extent.include(g[i][j]);
       }
     }

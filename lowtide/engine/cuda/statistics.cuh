@@ -6,8 +6,6 @@
 
 namespace lowtide::cuda {
 
-inline constexpr float kEpsilon = 1e-5f;  // kNormEpsilon
-
 // Extremes of a block's threads. A NaN stays one.
 struct BlockExtremes {
   float low, high;
@@ -49,7 +47,7 @@ struct ChannelNorm {
   float low, high;  // NaN where a value is not finite: ReLU would hide minus infinity
 };
 
-// From what was taken of `count` numbers of the channel. `moves_running`: by one block alone.
+// From the sums and extremes of a channel's `count` numbers. `moves_running`: true in one block alone.
 __device__ inline ChannelNorm channel_norm(const NormStatistics& s, int c, int channels, double count,
                                            bool moves_running) {
   float mean = s.running_mean[c], variance = s.running_variance[c];
@@ -72,16 +70,16 @@ __device__ inline ChannelNorm channel_norm(const NormStatistics& s, int c, int c
   const float a = mapped(total.low, mean, factor, bias), b = mapped(total.high, mean, factor, bias);
   const bool poisoned = !isfinite(a) || !isfinite(b);
   const float least = fminf(a, b), most = fmaxf(a, b);
-  return {mean,
-          factor,
-          bias,
-          inverse,
-          poisoned ? NAN
-          : s.relu ? fmaxf(least, 0.0f)
-                   : least,
-          poisoned ? NAN
-          : s.relu ? fmaxf(most, 0.0f)
-                   : most};
+  return {.mean = mean,
+          .factor = factor,
+          .bias = bias,
+          .inverse_deviation = inverse,
+          .low = poisoned ? NAN
+                 : s.relu ? fmaxf(least, 0.0f)
+                          : least,
+          .high = poisoned ? NAN
+                  : s.relu ? fmaxf(most, 0.0f)
+                           : most};
 }
 
 __device__ inline void store_norm(const NormConstants& out, int c, const ChannelNorm& of) {
@@ -149,10 +147,11 @@ __device__ inline ChannelGradient channel_gradient(const NormGradientSums& s, in
   const double poison = poisoned ? static_cast<double>(NAN) : 0.0;
   const double sum = total.first + poison, product = total.second + poison;
   const double inverse = static_cast<double>(s.norm.inverse_deviation[c]);
-  return {
-      static_cast<float>(product * inverse), static_cast<float>(sum),
-      s.uses_batch ? static_cast<float>(sum / count) : static_cast<float>(poison),
-      s.uses_batch ? static_cast<float>(product * inverse * inverse / count) : static_cast<float>(poison)};
+  return {.weight = static_cast<float>(product * inverse),
+          .bias = static_cast<float>(sum),
+          .mean = s.uses_batch ? static_cast<float>(sum / count) : static_cast<float>(poison),
+          .slope = s.uses_batch ? static_cast<float>(product * inverse * inverse / count)
+                                : static_cast<float>(poison)};
 }
 
 __device__ inline void store_gradient(const NormGradientSums& s, int c, const ChannelGradient& of) {
@@ -167,10 +166,13 @@ __device__ inline void finish_gradient_sums(const NormGradientSums& s, int chann
     store_gradient(s, c, channel_gradient(s, c, channels, count));
 }
 
-// dx = factor (g - gradient mean - (y - mean) slope)
-__device__ inline float norm_error(float g, float y, float mean, float factor, float gradient_mean,
-                                   float slope) {
-  return __fmul_rn(factor, __fsub_rn(__fsub_rn(g, gradient_mean), __fmul_rn(__fsub_rn(y, mean), slope)));
+// dx = factor (g - gradient mean - (y - mean) slope), with these constants of a channel.
+struct NormErrorConstants {
+  float mean, factor, gradient_mean, slope;
+};
+__device__ inline float norm_error(float g, float y, const NormErrorConstants& of) {
+  return __fmul_rn(of.factor,
+                   __fsub_rn(__fsub_rn(g, of.gradient_mean), __fmul_rn(__fsub_rn(y, of.mean), of.slope)));
 }
 
 // Extremes that blocks join: copies a sector apart, then a counter of blocks.

@@ -6,10 +6,10 @@
 namespace lowtide::cuda {
 namespace {
 
-constexpr int kMostTaps = 9;
+constexpr int kMostTileTaps = 9;
 constexpr int kMostStride = 2;
-constexpr int kPlanesOfOneTap = 8;  // of a chunk: 128 along the sum
-constexpr int kFewChannels = 64;    // that are one chunk: every further one costs a copy and a barrier
+constexpr int kChannelBlocksOfOneTap = 8;  // of a chunk: 128 along the sum
+constexpr int kFewChannels = 64;           // that are one chunk: every further one costs a copy and a barrier
 
 // A tap of a phase: where it reads, in source pixels from a position's first, and its number in the weight.
 struct Tap {
@@ -52,11 +52,12 @@ void set_halo(PixelTiles& t, int tap_rows, int tap_cols) {
 }
 
 void add_tap(const PixelTiles& t, TilePhase& phase, const Tap& tap) {
-  for (int plane = 0; plane < t.planes; ++plane) {
+  for (int channel_block = 0; channel_block < t.channel_blocks; ++channel_block) {
     const int unit = phase.units++;
-    phase.offset[unit] = (plane * t.tile_images * t.halo() + tap.row * t.pitch + tap.col) * kUnitBytes;
+    phase.offset[unit] =
+        (channel_block * t.tile_images * t.halo() + tap.row * t.pitch + tap.col) * kUnitBytes;
     phase.offset[unit + 1] = phase.offset[unit];  // units are read in pairs
-    phase.weight_unit[unit] = tap.number * t.all_planes + plane;
+    phase.weight_unit[unit] = tap.number * t.all_channel_blocks + channel_block;
   }
 }
 
@@ -66,13 +67,14 @@ void set_source(PixelTiles& t, const std::uint8_t* code, int images, int height,
   t.height = height;
   t.width = width;
   t.channels = channels;
-  t.all_planes = divide_up(channels, kUnitBytes);
+  t.all_channel_blocks = divide_up(channels, kUnitBytes);
 }
 
-// Planes of a chunk.
-void set_planes(PixelTiles& t, int most) {
-  while (t.planes < t.all_planes && t.planes < most) t.planes = 1 << ++t.log_planes;
-  t.chunks = divide_up(t.all_planes, t.planes);
+// Channel blocks of a chunk.
+void set_channel_blocks(PixelTiles& t, int most) {
+  while (t.channel_blocks < t.all_channel_blocks && t.channel_blocks < most)
+    t.channel_blocks = 1 << ++t.log_channel_blocks;
+  t.chunks = divide_up(t.all_channel_blocks, t.channel_blocks);
 }
 
 // A 1 × 1 kernel in steps of 1: pixels have no neighbours, and all are one row.
@@ -81,7 +83,7 @@ PixelTiles pixelwise(const std::uint8_t* code, int pixels, int channels, int blo
   set_source(t, code, 1, 1, pixels, channels);
   t.position_rows = t.result_rows = 1;
   t.position_cols = t.result_cols = pixels;
-  set_planes(t, kPlanesOfOneTap);
+  set_channel_blocks(t, kChannelBlocksOfOneTap);
   cut_positions(t, block_rows);
   set_halo(t, 1, 1);
   add_tap(t, t.phase[0], {0, 0, 0});
@@ -94,14 +96,14 @@ bool is_pixelwise(const ConvGeometry& g) {
 
 // Sixteen channels are copied at once; with one tap, eight.
 bool can_cut(const ConvGeometry& g, int channels) {
-  return g.taps() <= kMostTaps && g.stride_rows == g.stride_cols && g.stride_rows <= kMostStride &&
+  return g.taps() <= kMostTileTaps && g.stride_rows == g.stride_cols && g.stride_rows <= kMostStride &&
          channels % (g.taps() == 1 ? 8 : 16) == 0 && g.images > 0;
 }
 
 // The taps of one dimension that lead from inputs of one parity to outputs: position + distance.
 struct PhaseTaps {
   int count = 0;
-  int tap[kMostTaps]{}, distance[kMostTaps]{};
+  int tap[kMostTileTaps]{}, distance[kMostTileTaps]{};
 
   PhaseTaps(int phase, int kernel, int stride, int pad) {
     for (int t = 0; t < kernel; ++t) {
@@ -114,10 +116,10 @@ struct PhaseTaps {
 };
 
 // The distances of all phases.
-struct Reach {
+struct TapSpan {
   int least = 0, most = 0;
 
-  Reach(int kernel, int stride, int pad) {
+  TapSpan(int kernel, int stride, int pad) {
     bool first = true;
     for (int phase = 0; phase < stride; ++phase) {
       const PhaseTaps taps(phase, kernel, stride, pad);
@@ -138,7 +140,8 @@ namespace {
 // 32 along the sum are of one tap, or sixteen and sixteen of two.
 bool has_whole_steps(int channels) { return channels == 16 || channels % 32 == 0; }
 
-PixelTiles window_tiles(const ConvGeometry& g, const std::uint8_t* x, int block_rows, int most_planes) {
+PixelTiles window_tiles(const ConvGeometry& g, const std::uint8_t* x, int block_rows,
+                        int most_channel_blocks) {
   PixelTiles t;
   set_source(t, x, g.images, g.height, g.width, g.inputs);
   t.position_rows = t.result_rows = g.rows;
@@ -147,7 +150,7 @@ PixelTiles window_tiles(const ConvGeometry& g, const std::uint8_t* x, int block_
   (g.taps() == 1 ? t.load_step : t.step) = g.stride_rows;
   t.first_row = -g.pad_rows;
   t.first_col = -g.pad_cols;
-  set_planes(t, most_planes);
+  set_channel_blocks(t, most_channel_blocks);
   if (!cut_positions(t, block_rows)) return {};
   set_halo(t, g.kernel_rows, g.kernel_cols);
   for (int tap = 0; tap < g.taps(); ++tap)
@@ -161,20 +164,20 @@ PixelTiles output_tiles(const ConvGeometry& g, const std::uint8_t* x, int m_tile
   const int block_rows = 64 * m_tiles;
   if (!can_cut(g, g.inputs)) return {};
   if (is_pixelwise(g)) return pixelwise(x, g.input_pixels(), g.inputs, block_rows);
-  if (g.taps() == 1) return window_tiles(g, x, block_rows, kPlanesOfOneTap);
+  if (g.taps() == 1) return window_tiles(g, x, block_rows, kChannelBlocksOfOneTap);
   if (!has_whole_steps(g.inputs)) return {};
   return window_tiles(g, x, block_rows, g.inputs <= kFewChannels ? 4 : 2);
 }
 
-PixelTiles weight_gradient_tiles(const ConvGeometry& g, const std::uint8_t* x, int planes) {
+PixelTiles weight_gradient_tiles(const ConvGeometry& g, const std::uint8_t* x, int channel_blocks) {
   const int block_rows = g.taps() == 1 ? 128 : 256;
   if (!can_cut(g, g.inputs)) return {};
   PixelTiles t = is_pixelwise(g) ? pixelwise(x, g.input_pixels(), g.inputs, block_rows)
                                  : window_tiles(g, x, block_rows, 1);
-  // Planes beyond the last channel are there too, as zeros.
-  t.planes = planes;
-  t.log_planes = 0;
-  while (1 << t.log_planes < planes) ++t.log_planes;
+  // Channel blocks beyond the last channel are there too, as zeros.
+  t.channel_blocks = channel_blocks;
+  t.log_channel_blocks = 0;
+  while (1 << t.log_channel_blocks < channel_blocks) ++t.log_channel_blocks;
   return t;
 }
 
@@ -184,7 +187,7 @@ PixelTiles input_gradient_tiles(const ConvGeometry& g, const std::uint8_t* dy, i
   if (is_pixelwise(g)) return pixelwise(dy, g.output_pixels(), g.outputs, block_rows);
   // Taps of a phase are no neighbours along the sum.
   if (g.taps() > 1 && (!has_whole_steps(g.outputs) || (stride > 1 && g.outputs == 16))) return {};
-  const Reach row_reach(g.kernel_rows, stride, g.pad_rows), col_reach(g.kernel_cols, stride, g.pad_cols);
+  const TapSpan row_span(g.kernel_rows, stride, g.pad_rows), col_span(g.kernel_cols, stride, g.pad_cols);
   PixelTiles t;
   set_source(t, dy, g.images, g.rows, g.cols, g.outputs);
   t.position_rows = divide_up(g.height, stride);
@@ -192,14 +195,16 @@ PixelTiles input_gradient_tiles(const ConvGeometry& g, const std::uint8_t* dy, i
   t.result_rows = g.height;
   t.result_cols = g.width;
   t.result_step = stride;
-  t.first_row = row_reach.least;
-  t.first_col = col_reach.least;
+  t.first_row = row_span.least;
+  t.first_col = col_span.least;
   // Weights take 96 bytes a step and column: they come tap row by tap row, so that two blocks have room.
   t.phases = stride * stride;
-  set_planes(t, g.taps() == 1 ? kPlanesOfOneTap : t.phases == 1 && g.outputs % 64 == 0 ? 4 : 2);
-  if (g.taps() == 9 && t.phases == 1 && t.planes > 1) t.parts = 3;
+  set_channel_blocks(t, g.taps() == 1                          ? kChannelBlocksOfOneTap
+                        : t.phases == 1 && g.outputs % 64 == 0 ? 4
+                                                               : 2);
+  if (g.taps() == 9 && t.phases == 1 && t.channel_blocks > 1) t.parts = 3;
   if (!cut_positions(t, block_rows)) return {};
-  set_halo(t, row_reach.extent(), col_reach.extent());
+  set_halo(t, row_span.extent(), col_span.extent());
   for (int i = 0; i < t.phases; ++i) {
     TilePhase& phase = t.phase[i];
     phase.result_row = i / stride;
@@ -209,7 +214,7 @@ PixelTiles input_gradient_tiles(const ConvGeometry& g, const std::uint8_t* dy, i
     for (int r = 0; r < rows.count; ++r) {
       for (int c = 0; c < cols.count; ++c)
         add_tap(t, phase,
-                {rows.distance[r] - row_reach.least, cols.distance[c] - col_reach.least,
+                {rows.distance[r] - row_span.least, cols.distance[c] - col_span.least,
                  rows.tap[r] * g.kernel_cols + cols.tap[c]});
     }
   }

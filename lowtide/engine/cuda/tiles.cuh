@@ -35,8 +35,8 @@ struct PixelTiles {
   int step = 1;                                       // in shared memory, from position to position
   int source_step = 1, load_step = 1;  // in the source: from position to position, from pixel to pixel
   int first_row = 0, first_col = 0;    // of the source, for position 0
-  int planes = 1, log_planes = 0;      // of 16 channels, in a chunk: a power of 2
-  int chunks = 1, all_planes = 1;
+  int channel_blocks = 1, log_channel_blocks = 0;  // of 16 channels, in a chunk: a power of 2
+  int chunks = 1, all_channel_blocks = 1;
   int parts = 1;  // in which the weights of a chunk come
   int phases = 1;
   int next_rows = 0, next_cols = 0;  // from a pixel that a thread copies to its next
@@ -48,8 +48,8 @@ struct PixelTiles {
   __host__ __device__ int results() const { return images * result_rows * result_cols; }
   // For blocks of so many threads.
   void set_threads(int threads) {
-    next_rows = threads / planes / pitch;
-    next_cols = threads / planes % pitch;
+    next_rows = threads / channel_blocks / pitch;
+    next_cols = threads / channel_blocks % pitch;
   }
 };
 
@@ -57,8 +57,8 @@ struct PixelTiles {
 // empty.
 PixelTiles output_tiles(const ConvGeometry& g, const std::uint8_t* x, int m_tiles);
 PixelTiles input_gradient_tiles(const ConvGeometry& g, const std::uint8_t* dy, int m_tiles);
-// Those of a weight gradient, of `planes` of the input each: tiles of 256 positions at most, with one tap of 128.
-PixelTiles weight_gradient_tiles(const ConvGeometry& g, const std::uint8_t* x, int planes);
+// Those of a weight gradient, of `channel_blocks` of the input each: tiles of 256 positions at most, with one tap of 128.
+PixelTiles weight_gradient_tiles(const ConvGeometry& g, const std::uint8_t* x, int channel_blocks);
 
 // A tile by its number.
 struct TileAt {
@@ -105,7 +105,7 @@ class TileRows {
   using Shape = PixelTiles;
   static constexpr bool kAligned = true;  // channels of the result come in fours
   __host__ __device__ static int stage_bytes(const PixelTiles& t) {
-    return t.planes * t.tile_images * t.halo() * kUnitBytes;
+    return t.channel_blocks * t.tile_images * t.halo() * kUnitBytes;
   }
 
   __device__ explicit TileRows(const PixelTiles& shape) : t_(shape) {
@@ -117,17 +117,19 @@ class TileRows {
     for (int i = 0; i < 2 * kMTiles; ++i) position_[i] = TilePosition(t_, min(row(i), last)).packed();
   }
 
-  // Copies a chunk of a tile into shared memory; `fill` is the byte that counts as 0. A thread stays with one plane.
+  // Copies a chunk of a tile into shared memory; `fill` is the byte that counts as 0. A thread stays with one channel block.
   __device__ void load(int tile, int chunk, unsigned fill, std::uint8_t* stage) const {
     const unsigned word = fill * 0x01010101u;
     const TileAt at(t_, tile);
-    const int pixels = t_.tile_images * t_.halo(), planes = t_.planes, thread = static_cast<int>(threadIdx.x);
-    const int first = thread >> t_.log_planes, together = kThreads >> t_.log_planes;
-    const int plane = thread & (planes - 1), channel = (chunk * planes + plane) * kUnitBytes;
+    const int pixels = t_.tile_images * t_.halo(), channel_blocks = t_.channel_blocks,
+              thread = static_cast<int>(threadIdx.x);
+    const int first = thread >> t_.log_channel_blocks, together = kThreads >> t_.log_channel_blocks;
+    const int channel_block = thread & (channel_blocks - 1),
+              channel = (chunk * channel_blocks + channel_block) * kUnitBytes;
     const int first_row = at.row * t_.source_step + t_.first_row,
               first_col = at.col * t_.source_step + t_.first_col;
     HaloPixel pixel(t_, first);
-    std::uint8_t* to = stage + (plane * pixels + first) * kUnitBytes;
+    std::uint8_t* to = stage + (channel_block * pixels + first) * kUnitBytes;
     for (int number = first; number < pixels; number += together) {
       const int image = at.first_image + pixel.image, row = first_row + pixel.row * t_.load_step,
                 col = first_col + pixel.col * t_.load_step;
@@ -157,15 +159,17 @@ class TileRows {
    public:
     __device__ Chunk(const TileRows& rows, int tile, int chunk)
         : t_(rows.t_), phase_(t_.phase[kStrided ? t_.by_phase.of(tile) : 0]), chunk_(chunk) {}
-    // Of the last chunk of a kernel of one tap some planes may not be there.
+    // Of the last chunk of a kernel of one tap some channel blocks may not be there.
     __device__ int units() const {
-      const int left = t_.all_planes - chunk_ * t_.planes;
-      return left < t_.planes ? left : phase_.units;
+      const int left = t_.all_channel_blocks - chunk_ * t_.channel_blocks;
+      return left < t_.channel_blocks ? left : phase_.units;
     }
     __device__ int offset(int pair) const {
       return threadIdx.x % kWarp < 16 ? phase_.offset[2 * pair] : phase_.offset[2 * pair + 1];
     }
-    __device__ int weight_unit(int unit) const { return phase_.weight_unit[unit] + chunk_ * t_.planes; }
+    __device__ int weight_unit(int unit) const {
+      return phase_.weight_unit[unit] + chunk_ * t_.channel_blocks;
+    }
 
    private:
     const PixelTiles& t_;

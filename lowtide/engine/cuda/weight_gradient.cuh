@@ -6,6 +6,9 @@
 
 namespace lowtide::cuda {
 
+inline constexpr int kMostPixelsPerBlock =
+    32'768;  // sums of products of codes fit 32 bits: 255² · 2^15 < 2^31
+
 // Of the sums that are taken of whole images (image_weight_gradient.cu); 0 where there is no such kernel.
 std::size_t image_weight_gradient_work_bytes(const ConvGeometry& weight);
 

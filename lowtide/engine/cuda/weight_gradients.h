@@ -7,14 +7,14 @@
 
 namespace lowtide::cuda {
 
-// The weight gradients of a trunk's way back: on a second stream, beside it; those of small images at its end, all at once.
+// The weight gradients of a trunk's backward pass: on a second stream beside it; those of small images all at once, at its end.
 class WeightGradients {
  public:
   // `reads`: tensors that the arguments lead into.
   void add(const WeightGradientArguments& arguments, std::vector<at::Tensor> reads);
-  // All gradients are there for whatever is launched on the current stream from now on.
+  // Launches what is left. What is launched on the current stream after this sees all gradients.
   void finish();
-  // What a way back that ended in an error has left.
+  // Forgets what a backward pass has left that ended in an error.
   void drop();
 
  private:

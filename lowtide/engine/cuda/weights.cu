@@ -244,10 +244,10 @@ std::size_t packed_limb_bytes(int outputs, int taps, int inputs) {
 
 void encode_weights(const WeightLayer* layers, int count, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
-  constexpr std::size_t kMostTaps = 49 * sizeof(int);  // 7 × 7
+  constexpr std::size_t kTapSumBytes = kMostTaps * sizeof(int);
   launch(
-      layers, count, [](const WeightLayer& w) { return forward_rows(w); }, encode_rows, kThreads, kMostTaps,
-      stream);
+      layers, count, [](const WeightLayer& w) { return forward_rows(w); }, encode_rows, kThreads,
+      kTapSumBytes, stream);
   launch(
       layers, count,
       [](const WeightLayer& w) {

@@ -13,15 +13,15 @@ constexpr int kWarps = 4, kThreads = kWarps * kWarp;
 constexpr int kStages = 2;
 constexpr int kStepPixels = 32;
 constexpr int kBlocks = 264;  // that share the work at most: two for a multiprocessor of an H200
-constexpr int kMostPixelsPerBlock = 32'768;  // 255² · 2^15 < 2^31
 
-// A warp has kOutputTiles times 16 outputs, and kPlanes times 16 inputs of each tap.
-template <int kOfOutputTiles, int kOfPlanes, int kOfTaps, int kOfOutputWarps>
+// A warp has kOutputTiles times 16 outputs, and kChannelBlocks times 16 inputs of each tap.
+template <int kOfOutputTiles, int kOfChannelBlocks, int kOfTaps, int kOfOutputWarps>
 struct WideTile {
-  static constexpr int kOutputTiles = kOfOutputTiles, kPlanes = kOfPlanes, kTaps = kOfTaps;
+  static constexpr int kOutputTiles = kOfOutputTiles, kChannelBlocks = kOfChannelBlocks, kTaps = kOfTaps;
   static constexpr int kOutputWarps = kOfOutputWarps, kInputWarps = kWarps / kOutputWarps;
-  static constexpr int kErrorPlanes = kOutputTiles * kOutputWarps, kInputPlanes = kPlanes * kInputWarps;
-  static constexpr int kOutputs = 16 * kErrorPlanes, kInputs = 16 * kInputPlanes;
+  static constexpr int kErrorChannelBlocks = kOutputTiles * kOutputWarps,
+                       kInputChannelBlocks = kChannelBlocks * kInputWarps;
+  static constexpr int kOutputs = 16 * kErrorChannelBlocks, kInputs = 16 * kInputChannelBlocks;
   static constexpr int kKernelCols = kTaps == 9 ? 3 : 1;
   using Rows = TileRows<kThreads, 1, 16, false>;
 };
@@ -37,7 +37,7 @@ struct WideCut {
   template <typename Tile>
   static WideCut of(const WeightGradientArguments& a) {
     WideCut cut;
-    cut.tiles = weight_gradient_tiles(a.g, a.x.code, Tile::kInputPlanes);
+    cut.tiles = weight_gradient_tiles(a.g, a.x.code, Tile::kInputChannelBlocks);
     if (cut.tiles.tiles == 0) return cut;
     cut.tiles.set_threads(kThreads);
     const int blocks = divide_up(a.g.outputs, Tile::kOutputs) * divide_up(a.g.inputs, Tile::kInputs);
@@ -55,27 +55,27 @@ __host__ __device__ TileCounts sums_of(const ConvGeometry& g) {
   return {0, g.taps() * g.inputs, g.taps() * g.outputs};
 }
 
-// A stage: the input's planes, then the error's.
+// A stage: the input's channel blocks, then the error's.
 template <typename Tile>
 struct WideStage {
   static std::size_t bytes(const WideCut& cut) {
     return static_cast<std::size_t>(Tile::Rows::stage_bytes(cut.tiles)) +
-           static_cast<std::size_t>(Tile::kErrorPlanes * cut.padded_positions() * kUnitBytes);
+           static_cast<std::size_t>(Tile::kErrorChannelBlocks * cut.padded_positions() * kUnitBytes);
   }
   std::uint8_t *input, *error;
 
   __device__ WideStage(const WideCut& cut, std::uint8_t* memory, int number)
       : input(memory + number * (Tile::Rows::stage_bytes(cut.tiles) +
-                                 Tile::kErrorPlanes * cut.padded_positions() * kUnitBytes)),
+                                 Tile::kErrorChannelBlocks * cut.padded_positions() * kUnitBytes)),
         error(input + Tile::Rows::stage_bytes(cut.tiles)) {}
 
-  __device__ std::uint8_t* error_unit(const WideCut& cut, int plane, int position) const {
-    return error + (plane * cut.padded_positions() + position) * kUnitBytes;
+  __device__ std::uint8_t* error_unit(const WideCut& cut, int channel_block, int position) const {
+    return error + (channel_block * cut.padded_positions() + position) * kUnitBytes;
   }
   // What lies beyond a tile's positions is never copied.
   __device__ void clear_padding(const WideCut& cut) const {
     const int positions = cut.tiles.positions(), padding = cut.padded_positions() - positions;
-    for (int i = static_cast<int>(threadIdx.x); i < padding * Tile::kErrorPlanes; i += kThreads)
+    for (int i = static_cast<int>(threadIdx.x); i < padding * Tile::kErrorChannelBlocks; i += kThreads)
       *reinterpret_cast<uint4*>(error_unit(cut, i / padding, positions + i % padding)) =
           make_uint4(0, 0, 0, 0);
   }
@@ -84,10 +84,10 @@ struct WideStage {
                              int first_output) const {
     const int positions = cut.tiles.positions(), first = tile * positions;
     const int there = min(positions, a.g.output_pixels() - first);
-    for (int i = static_cast<int>(threadIdx.x); i < positions * Tile::kErrorPlanes; i += kThreads) {
-      const int position = i / Tile::kErrorPlanes, plane = i % Tile::kErrorPlanes,
-                output = first_output + plane * kUnitBytes;
-      std::uint8_t* to = error_unit(cut, plane, position);
+    for (int i = static_cast<int>(threadIdx.x); i < positions * Tile::kErrorChannelBlocks; i += kThreads) {
+      const int position = i / Tile::kErrorChannelBlocks, channel_block = i % Tile::kErrorChannelBlocks,
+                output = first_output + channel_block * kUnitBytes;
+      std::uint8_t* to = error_unit(cut, channel_block, position);
       if (position < there && output < a.g.outputs) {
         copy_async<16>(to, a.dy.code + static_cast<long long>(first + position) * a.g.outputs + output);
       } else {
@@ -139,7 +139,7 @@ __device__ unsigned ones_below(int first, int positions) {
 // A warp's sums, in registers.
 template <typename Tile>
 struct WarpSums {
-  static constexpr int kColumns = Tile::kTaps * Tile::kPlanes;  // of 16 inputs
+  static constexpr int kColumns = Tile::kTaps * Tile::kChannelBlocks;  // of 16 inputs
   int product[Tile::kOutputTiles][kColumns][2][4]{};
   unsigned input[kColumns][2]{};
 
@@ -149,8 +149,9 @@ struct WarpSums {
                                            bool takes_inputs) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp, position = step * kStepPixels + lane;
     const PixelTiles& t = cut.tiles;
-    const int plane_bytes = t.tile_images * t.halo() * kUnitBytes, row_bytes = t.pitch * kUnitBytes;
-    const std::uint8_t* x = stage.input + places[position] + input_warp * Tile::kPlanes * plane_bytes;
+    const int channel_block_bytes = t.tile_images * t.halo() * kUnitBytes, row_bytes = t.pitch * kUnitBytes;
+    const std::uint8_t* x =
+        stage.input + places[position] + input_warp * Tile::kChannelBlocks * channel_block_bytes;
     unsigned rows[Tile::kOutputTiles][4];
 #pragma unroll
     for (int m = 0; m < Tile::kOutputTiles; ++m) {
@@ -163,8 +164,8 @@ struct WarpSums {
     const unsigned ones[2] = {ones_below(step * kStepPixels, t.positions()),
                               ones_below(step * kStepPixels + 16, t.positions())};
     const auto column = [&](int i) {
-      const int tap = i / Tile::kPlanes, plane = i % Tile::kPlanes;
-      return Transposed(x + plane * plane_bytes + tap / Tile::kKernelCols * row_bytes +
+      const int tap = i / Tile::kChannelBlocks, channel_block = i % Tile::kChannelBlocks;
+      return Transposed(x + channel_block * channel_block_bytes + tap / Tile::kKernelCols * row_bytes +
                         tap % Tile::kKernelCols * kUnitBytes);
     };
     Transposed next = column(0);
@@ -194,12 +195,12 @@ struct WarpSums {
     for (int m = 0; m < Tile::kOutputTiles; ++m) {
 #pragma unroll
       for (int i = 0; i < kColumns; ++i) {
-        const int input_at = first_input + i % Tile::kPlanes * 16, output_at = first_output + m * 16;
+        const int input_at = first_input + i % Tile::kChannelBlocks * 16, output_at = first_output + m * 16;
         if (input_at >= g.inputs || output_at >= g.outputs) continue;
         const auto& of = product[m][i];
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
-          const int row = (output_at + 2 * group + k) * Tile::kTaps + i / Tile::kPlanes;
+          const int row = (output_at + 2 * group + k) * Tile::kTaps + i / Tile::kChannelBlocks;
           *reinterpret_cast<int4*>(products + static_cast<long long>(row) * g.inputs + input_at +
                                    4 * in_group) =
               make_int4(of[0][2 * k], of[1][2 * k], of[0][2 * k + 1], of[1][2 * k + 1]);
@@ -212,14 +213,14 @@ struct WarpSums {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
-      const int input_at = first_input + i % Tile::kPlanes * 16;
+      const int input_at = first_input + i % Tile::kChannelBlocks * 16;
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
         int sum = static_cast<int>(input[i][odd]);
         sum += __shfl_xor_sync(0xffffffffu, sum, 1);
         sum += __shfl_xor_sync(0xffffffffu, sum, 2);
         if (lane % 4 == 0 && input_at < g.inputs)
-          add_word(sums + i / Tile::kPlanes * g.inputs + input_at + lane / 4 * 2 + odd, sum);
+          add_word(sums + i / Tile::kChannelBlocks * g.inputs + input_at + lane / 4 * 2 + odd, sum);
       }
     }
   }
@@ -262,7 +263,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   });
 
   const int warp_output = first_output + output_warp * Tile::kOutputTiles * 16,
-            warp_input = (input_block * Tile::kInputPlanes + input_warp * Tile::kPlanes) * 16;
+            warp_input = (input_block * Tile::kInputChannelBlocks + input_warp * Tile::kChannelBlocks) * 16;
   const long long words = static_cast<long long>(a.g.outputs) * Tile::kTaps * a.g.inputs;
   sums.store_products(a.g, warp_output, warp_input, static_cast<int*>(a.products) + split * words);
   const TileWords to(a.work, 0, sums_of(a.g));

@@ -9,6 +9,7 @@
 #include "lowtide/base/parallel.h"
 #include "lowtide/base/scratch.h"
 #include "lowtide/engine/cpu/image_watcher.h"
+#include "lowtide/engine/integer/method.h"
 #include "lowtide/engine/integer/pack.h"
 #include "lowtide/engine/integer/plan.h"
 #include "lowtide/engine/integer/tiles.h"
@@ -137,9 +138,9 @@ class DirectWalk {
     const std::int64_t row_bytes = quads_ * kQuad * plan_.pitch();
     const std::int64_t fit = (kPackedBytes / row_bytes - plan_.window_rows()) / plan_.row_step;
     const std::int64_t tasks = call_.items * call_.groups;
-    const std::int64_t share =
+    const std::int64_t rows_per_task =
         tasks >= kEnoughTasks ? rows : std::max(kLeastBandRows, rows * tasks / kEnoughTasks);
-    return std::clamp<std::int64_t>(std::min(fit, share), 1, rows);
+    return std::clamp<std::int64_t>(std::min(fit, rows_per_task), 1, rows);
   }
 
   // Packed ones that a band reads; the last band of an image may have fewer.
@@ -163,7 +164,7 @@ class DirectWalk {
                            .channels = call_.in_channels,
                            .pixel_step = all_channels,
                            .code_bias = call_.code_bias};
-    const auto pack = tiles_.has_matrix_unit() ? pack_pixels : pack_quads;
+    const auto pack = tiles_.reads_whole_pixels() ? pack_pixels : pack_quads;
     pack(plan_, image, packed_first, packed_rows, packed);
     tiles_.channel_sums(packed, quads_, tiles_.layout(quads_, pixels), pixels, channel_sums);
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
@@ -221,7 +222,7 @@ class DirectWalk {
                             .read = hint ? hint + first_float : nullptr,
                             .step = pixel_step,
                             .floats = call_.out_channels};
-            // Some of the pixels lie between rows then: each fetches an equal share of the results.
+            // Some of the pixels lie between rows then: each fetches an equal part of the results.
             if (rows > 1)
               dot.prefetch.step = dot.prefetch.floats = rows * phase.cols * out_channels / dot.pixels;
           }
@@ -251,9 +252,9 @@ class DirectWalk {
       fetch<Fetch::kToReadLater>(call_.code + (item + 1) * image + first, last - first);
   }
 
-  // Rows that are summed as one, with what lies between them: a matrix unit takes sixteen pixels in the time of fewer.
+  // Rows that are summed as one, with what lies between them.
   std::int64_t rows_together(const Phase& phase) const {
-    const bool gains = tiles_.has_matrix_unit() && phase.cols < kLanes && call_.groups == 1;
+    const bool gains = joins_rows(phase.cols, call_.groups, tiles_.set);
     const bool neighbours = plan_.row_step == 1 && plan_.out_row_step == 1 && plan_.out_col_step == 1;
     return gains && neighbours ? std::clamp<std::int64_t>(kJoinedPixels / plan_.pitch(), 1, phase.rows) : 1;
   }
@@ -278,7 +279,7 @@ class DirectWalk {
     std::int64_t step = 0;
   };
 
-  // For the row of results that begins `first_float` into its image.
+  // What is added to the row of results that begins `first_float` floats into its image.
   Addend addend_row(const Phase& phase, std::int64_t item, std::int64_t row, std::int64_t group,
                     std::int64_t first_float) const {
     if (!call_.addend.defined()) return {};

@@ -191,7 +191,7 @@ class GroupSums {
     for (std::int64_t i = 0; i < tile.streams * g_.column_offsets(); ++i) {
       std::int64_t* to =
           total + ((tile.first_stream * g_.column_offsets() + i) * g_.vectors + tile.block.first) * kLanes;
-      for (std::int64_t lane = 0; lane < lanes; ++lane) to[lane] += sum[i * lanes + lane];
+      add_sums(sum + i * lanes, lanes, to);
     }
   }
 

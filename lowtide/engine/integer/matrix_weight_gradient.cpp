@@ -99,7 +99,7 @@ KeptVector<std::int64_t> TiledSums::input_sums(const ConvShape& shape, std::int3
   return result;
 }
 
-// Of the error: no margin, rows of whole quads.
+// How the error is packed: without a margin.
 Plan error_plan(std::int64_t rows, std::int64_t cols) {
   Plan plan;
   plan.source_rows = plan.packed_rows = rows;
@@ -125,7 +125,7 @@ class WeightSums {
         rows_at_once_(rows_at_once()),
         images_at_once_(images_at_once()) {}
 
-  // Sums of products, then of lanes: all are of as many terms.
+  // First the sums of products, then those of lanes. Each has as many terms as the others.
   void add_to(WideSums& total) const {
     const std::int64_t bands = (plan_.out_rows + rows_at_once_ - 1) / rows_at_once_;
     const std::int64_t tasks = (shape_.input[0] + images_at_once_ - 1) / images_at_once_ * bands;
@@ -153,7 +153,8 @@ class WeightSums {
     std::int64_t terms(const Plan& plan) const { return images * rows * plan.out_cols; }
   };
 
-  // Packed rows are sorted by their remainder, so that those which a kernel row meets are neighbours.
+  // Rows of the input are packed in order of their remainder by the stride: a kernel row reads rows of one remainder alone,
+  // and these lie side by side.
   std::int64_t remainders() const { return std::min(plan_.row_step, tiles_.kernel_rows); }
   std::int64_t rows_of_remainder(std::int64_t out_rows) const {
     return out_rows + (tiles_.kernel_rows - 1) / plan_.row_step;
@@ -172,16 +173,18 @@ class WeightSums {
   std::int64_t rows_at_once() const {
     const std::int64_t row = image_planes(1) + remainders() * row_bytes();
     const std::int64_t fit = std::min(kPackedBytes / row, kMostTerms / plan_.out_cols);
-    const std::int64_t share = std::max(kLeastBandRows, plan_.out_rows * shape_.input[0] / kEnoughTasks);
-    return std::clamp<std::int64_t>(std::min(fit, share), 1, plan_.out_rows);
+    const std::int64_t rows_per_task =
+        std::max(kLeastBandRows, plan_.out_rows * shape_.input[0] / kEnoughTasks);
+    return std::clamp<std::int64_t>(std::min(fit, rows_per_task), 1, plan_.out_rows);
   }
 
   std::int64_t images_at_once() const {
     if (rows_at_once_ < plan_.out_rows) return 1;
     const std::int64_t image = image_planes(plan_.out_rows) + image_lanes(plan_.out_rows);
     const std::int64_t terms = kMostTerms / (plan_.out_rows * plan_.out_cols);
-    const std::int64_t share = shape_.input[0] / kEnoughTasks;
-    return std::clamp<std::int64_t>(std::min({kPackedBytes / image, terms, share}), 1, shape_.input[0]);
+    const std::int64_t images_per_task = shape_.input[0] / kEnoughTasks;
+    return std::clamp<std::int64_t>(std::min({kPackedBytes / image, terms, images_per_task}), 1,
+                                    shape_.input[0]);
   }
 
   Task task_at(std::int64_t batch, std::int64_t band) const {

@@ -55,4 +55,9 @@ WeightGradientMethod weight_gradient_method(const ConvShape& shape, InstructionS
                                                       : WeightGradientMethod::kDirect;
 }
 
+// A matrix unit takes sixteen pixels in the time of fewer.
+bool joins_rows(std::int64_t cols, std::int64_t groups, InstructionSet set) {
+  return has_matrix_unit(set) && cols < kLanes && groups == 1;
+}
+
 }  // namespace lowtide::integer

@@ -33,4 +33,7 @@ OutputMethod output_method(const ConvShape& shape, InstructionSet set);
 InputGradientMethod input_gradient_method(const ConvShape& shape, InstructionSet set);
 WeightGradientMethod weight_gradient_method(const ConvShape& shape, InstructionSet set);
 
+// Of the direct walk: whether it pays to sum several rows of `cols` outputs as one, with what lies between them.
+bool joins_rows(std::int64_t cols, std::int64_t groups, InstructionSet set);
+
 }  // namespace lowtide::integer

@@ -120,7 +120,7 @@ struct PixelRun {
   std::int64_t step, count, channels;
 };
 
-// Of channels in whole sixteens.
+// The codes minus their bias, where the number of channels is a multiple of sixteen.
 LOWTIDE_SIMD void subtract_bias_of_sixteens(const PixelRun& run, std::int32_t bias, std::int8_t* to) {
   const PixelRun pixels = run;
   const Bytes16 biases = Bytes16{} + static_cast<std::uint8_t>(bias);

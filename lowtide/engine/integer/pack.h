@@ -26,7 +26,7 @@ void subtract_bias(const std::uint8_t* from, std::int64_t n, std::int32_t bias, 
 void pack_quads(const Plan& plan, const ImageCodes& image, std::int64_t first, std::int64_t rows,
                 std::int8_t* packed);
 
-// The same as [row][column][channel], channels up to whole quads: for a matrix unit.
+// The same rows as [row][column][channel], the channels filled up to whole quads: what a matrix unit reads.
 void pack_pixels(const Plan& plan, const ImageCodes& image, std::int64_t first, std::int64_t rows,
                  std::int8_t* packed);
 

@@ -12,7 +12,7 @@
 
 namespace lowtide::integer {
 
-// By the method that method.h chooses.
+// Computed by the method that method.h chooses.
 at::Tensor conv2d(const Quantized& x, const Quantized& w, const ConvShape& shape, ImageWatcher* watcher,
                   const TileKernels& tiles);
 at::Tensor conv2d_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape,

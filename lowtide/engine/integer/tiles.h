@@ -153,14 +153,15 @@ struct TileKernels {
   void (*depthwise_run)(const DepthwiseRun& run, const DepthwiseWeights& weights);
   void (*depthwise_row)(const DepthwiseRow& row);
   WinogradKernels winograd;
-  // Of a matrix unit; else null.
+  // Null where there is no matrix unit.
   void (*plane_tile)(const PlaneTile& tile) = nullptr;
   void (*pack_lanes)(const LaneRow& row) = nullptr;
   void (*release)() = nullptr;  // ends a thread's use of the unit: see TileUse
 
-  bool has_matrix_unit() const { return integer::has_matrix_unit(set); }
+  // How dot_row and channel_sums read pixels: whole, each with all its quads; or quad by quad.
+  bool reads_whole_pixels() const { return has_matrix_unit(set); }
   PixelLayout layout(std::int64_t quads, std::int64_t pixels) const {
-    return has_matrix_unit() ? PixelLayout{quads * kQuad, kQuad} : PixelLayout{kQuad, pixels * kQuad};
+    return reads_whole_pixels() ? PixelLayout{quads * kQuad, kQuad} : PixelLayout{kQuad, pixels * kQuad};
   }
 };
 

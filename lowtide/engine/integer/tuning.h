@@ -51,7 +51,7 @@ inline constexpr std::int64_t kMatrixTileRows = 32;
 // Tiles that are transformed together. With 64 channels their windows are 74 KiB, their sums 147 KiB and the weights 295
 // KiB. A row of tiles is not cut, however wide the image.
 inline constexpr std::int64_t kWinogradTiles = 16;
-// The same of a weight gradient, which multiplies over the tiles: both operands of 64 channels are 590 KiB.
+// The same for a weight gradient, which sums over the tiles: both operands of 64 channels are 590 KiB.
 inline constexpr std::int64_t kWinogradGradientTiles = 64;
 // Output channels of a weight gradient that are summed together: their sums with 64 inputs at every point are 147 KiB.
 inline constexpr std::int64_t kWinogradGradientOutputs = 16;

@@ -55,12 +55,12 @@ LOWTIDE_SIMD void widen(const std::uint8_t* code, const Affine& row, std::int64_
 LOWTIDE_SIMD void split(const std::uint8_t* code, const Affine& row, const float* inverse, const Split& by,
                         std::int16_t* high, std::int16_t* low) {
   const float scale = row.scale, residual = static_cast<float>(row.residual);
-  const float parts = static_cast<float>(by.parts), share = 1 / parts;
+  const float parts = static_cast<float>(by.parts), part = 1 / parts;
   const std::int32_t zero = row.zero_point;
   for (int lane = 0; lane < kLanes; ++lane) {
     const float steps =
         std::nearbyint((scale * static_cast<float>(code[lane] - zero) + residual) * inverse[lane]);
-    const float whole = std::nearbyint(steps * share);
+    const float whole = std::nearbyint(steps * part);
     high[lane * kPair] = static_cast<std::int16_t>(static_cast<std::int32_t>(whole));
     low[lane * kPair] = static_cast<std::int16_t>(static_cast<std::int32_t>(steps - whole * parts));
   }

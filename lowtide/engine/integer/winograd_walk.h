@@ -185,7 +185,7 @@ class WinogradWalk {
       for (std::int64_t first = 0; first < channels; first += call_.at_once) {
         const std::int64_t pairs = std::min(call_.at_once, channels - first) / kPair;
         for (std::int64_t point = 0; point < kPoints; ++point) {
-          if (block.first == 0 && limb == 0 && first == 0) fetch_share(band, buffers.hint, point);
+          if (block.first == 0 && limb == 0 && first == 0) fetch_part(band, buffers.hint, point);
           kernels_.pair_rows({.input = buffers.windows + point * point_step(tiles * channels) + first,
                               .row_step = channels,
                               .pair_step = kPair,
@@ -213,7 +213,7 @@ class WinogradWalk {
   }
 
   // A part of the memory that the results go to, and of what will be read with them.
-  LOWTIDE_FETCHES void fetch_share(const Band& band, const float* const* hint, std::int64_t point) const {
+  LOWTIDE_FETCHES void fetch_part(const Band& band, const float* const* hint, std::int64_t point) const {
     constexpr std::int64_t kLine = 64 / sizeof(float);
     for (std::int64_t i = 0; i < band.count; ++i) {
       const std::int64_t item = item_of(band.first + i), row = row_of(band.first + i);
