@@ -21,6 +21,7 @@ struct Candidate {
   ScheduleSpec spec;
   double cost = 0;                            // of fp32, over the recipe's steps
   std::optional<TrainingOptions> training{};  // where that is not the recipe's
+  std::optional<int> eval_bits{};             // likewise
 };
 
 class Adviser {
@@ -38,8 +39,12 @@ class Adviser {
                     "the scheduled bits.",
                     chosen->cost, 100 * chosen->cost / static_cost_, static_.bits.high, static_.grad.high,
                     request_.steps));
-    return {chosen->spec, chosen->training.value_or(request_.recipe.training), chosen->cost,
-            chosen->cost / static_cost_, reasons_};
+    return {chosen->spec,
+            chosen->training.value_or(request_.recipe.training),
+            chosen->eval_bits.value_or(request_.recipe.precision.eval_bits),
+            chosen->cost,
+            chosen->cost / static_cost_,
+            reasons_};
   }
 
  private:
@@ -71,6 +76,21 @@ class Adviser {
     const double cost = summarise(spec, request_.steps, rates).relative_cost;
     // A closed loop's summary is of its plan; a run spends its budget.
     return {spec, spec.is_closed_loop() && spec.budget ? *spec.budget * relative_cost(spec.highest()) : cost};
+  }
+
+  // A way to spend a budget, at the bits that it ends with.
+  Candidate judged_at_last_bits(Candidate candidate) {
+    Recipe recipe = request_.recipe;
+    recipe.precision.schedule = to_string(candidate.spec);
+    recipe.training = candidate.training.value_or(recipe.training);
+    if (!candidate.training) recipe.training.steps = request_.steps;
+    judge_at_last_bits(recipe);
+    if (recipe.precision.eval_bits == request_.recipe.precision.eval_bits) return candidate;
+    candidate.eval_bits = recipe.precision.eval_bits;
+    reasons_.push_back(
+        fmt::format("It never has more than {} bits in its last steps, and is to be judged there, not at {}.",
+                    *candidate.eval_bits, candidate.spec.last().forward));
+    return candidate;
   }
 
   int fewest_bits(const ScheduleSpec& spec) const {
@@ -214,10 +234,11 @@ std::optional<Candidate> Adviser::by_budget_study(const Analysis& study) {
   recipe.training.steps = request_.steps;
   recipe = spend_budget(recipe, choice.way, choice.budget);
   Candidate result = candidate(schedule_of(recipe.precision));
-  if (recipe.training.steps == request_.steps) return result;
-  result.training = recipe.training;
-  result.cost *= static_cast<double>(recipe.training.steps) / static_cast<double>(request_.steps);
-  return result;
+  if (recipe.training.steps != request_.steps) {
+    result.training = recipe.training;
+    result.cost *= static_cast<double>(recipe.training.steps) / static_cast<double>(request_.steps);
+  }
+  return judged_at_last_bits(result);
 }
 
 const Setting* Adviser::choose(const Analysis& suite, const std::vector<const Setting*>& settings) {
@@ -319,7 +340,7 @@ Candidate Adviser::by_budget() {
         "The budget takes {} bits, fewer than the recipe's lowest, {}. Whether the network learns "
         "there only `lowtide range-test` can tell.",
         fewest, lowest_bits()));
-  return chosen;
+  return judged_at_last_bits(chosen);
 }
 
 }  // namespace

@@ -106,6 +106,7 @@ void add_run(Analysis& analysis, const Member& member, const RunSummary& run, do
   }
   setting->by_seed[run.seed] = value;
   if (run.valid) setting->held_out[run.seed] = *run.valid;
+  setting->judged_at.insert(run.eval_bits);
   move_mean(setting->cost, run.cost, setting->by_seed.size());
 }
 

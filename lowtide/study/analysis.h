@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct Setting {
   std::string way{};                 // to spend it
   std::map<std::uint64_t, double> by_seed{};
   std::map<std::uint64_t, double> held_out{};  // of the runs that held items out
+  std::set<int> judged_at{};                   // forward bits that its runs were evaluated at; 0: fp32
   double mean = 0;
   std::optional<double> deviation{};
   RunCost cost{};  // mean over seeds; bit operations differ for `progressive` alone

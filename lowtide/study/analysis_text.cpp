@@ -23,11 +23,10 @@ std::string title(const Analysis& analysis) {
                            : study.kind == Study::kBudget ? "Equal cost"
                            : study.window > 0             ? "Critical periods: windows"
                                                           : "Critical periods: deficits";
-  const std::string trained =
-      study.command.empty()
-          ? fmt::format("{}, {} steps of {}", study.recipe.model.name, study.recipe.training.steps,
-                        batch_text(study.recipe))
-          : fmt::format("`{}`, {} steps", study.command, study.recipe.training.steps);
+  const std::string trained = study.command.empty()
+                                  ? fmt::format("{}, {} steps of {}", study.recipe.model.name,
+                                                study.recipe.training.steps, batch_text(study.recipe))
+                                  : fmt::format("`{}`, {} steps", study.command, study.recipe.training.steps);
   return fmt::format("# {}\n\n{}, bits {}, gradient bits {}, {} seed{}; {} {}{}, {} is better.\n\n", what,
                      trained, study.recipe.precision.bits, study.recipe.precision.grad_bits, study.seeds,
                      study.seeds == 1 ? "" : "s", analysis.split, analysis.metric->name,
@@ -268,7 +267,7 @@ std::string to_csv(const Analysis& analysis) {
       "setting,schedule,group,at,seeds,mean,deviation,relative_cost,relative_cost_actual,gbitops_paper,"
       "gbitops_actual,seconds,saving,on_front,difference,low,high,p,test,ends_at_other_bits";
   const bool budgets = analysis.study.kind == Study::kBudget;
-  text += budgets ? ",budget,way\n" : "\n";
+  text += budgets ? ",budget,way,judged_at\n" : "\n";
   for (const Setting& setting : analysis.settings) {
     const RunCost& cost = setting.cost;
     text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}", csv_field(setting.name),
@@ -285,7 +284,9 @@ std::string to_csv(const Analysis& analysis) {
       text += ",,,,,";
     }
     text += analysis.study.window > 0 ? fmt::format(",{:d}", ends_at_other_bits(analysis, setting)) : ",";
-    text += budgets ? fmt::format(",{},{}\n", optional(setting.budget), csv_field(setting.way)) : "\n";
+    text += budgets ? fmt::format(",{},{},{}\n", optional(setting.budget), csv_field(setting.way),
+                                  judged_at_text(setting, " "))
+                    : "\n";
   }
   return text;
 }
@@ -308,7 +309,8 @@ Json to_json(const Analysis& analysis) {
     Json one = setting_json(setting);
     if (analysis.study.window > 0) one["ends_at_other_bits"] = ends_at_other_bits(analysis, setting);
     if (analysis.study.kind == Study::kBudget)
-      one.update({{"budget", or_null(setting.budget)}, {"way", setting.way}});
+      one.update(
+          {{"budget", or_null(setting.budget)}, {"way", setting.way}, {"judged_at", setting.judged_at}});
     json["settings"].push_back(one);
   }
   for (const SkippedFolder& skipped : analysis.missing)

@@ -21,8 +21,8 @@ std::string head(const Analysis& analysis) {
   const Metric& metric = *analysis.metric;
   const bool timed = analysis.measure.axis == CostAxis::kTime;
   return fmt::format(
-      "| schedule | GBitOps, {} | of static |{} {}{} | seeds | front | difference | 95 % | p |\n"
-      "|---|---|---|---|---|---|---|---|---|{}\n",
+      "| schedule | judged at | GBitOps, {} | of static |{} {}{} | seeds | front | difference | 95 % | p |\n"
+      "|---|---|---|---|---|---|---|---|---|---|{}\n",
       to_string(analysis.measure.count), timed ? " time |" : "", metric.name, unit_of(metric),
       timed ? "---|" : "");
 }
@@ -32,8 +32,9 @@ std::string row(const Analysis& analysis, const Setting& setting) {
   const CostCount count = analysis.measure.count;
   const Setting* full = full_cost(analysis);
   const bool timed = analysis.measure.axis == CostAxis::kTime;
-  return fmt::format("| {} | {:.1f} | {} |{} {} | {} | {} | {} |\n",
-                     setting.budget ? setting.way : setting.name, setting.cost.gbitops(count),
+  return fmt::format("| {} | {} | {:.1f} | {} |{} {} | {} | {} | {} |\n",
+                     setting.budget ? setting.way : setting.name, judged_at_text(setting, ", "),
+                     setting.cost.gbitops(count),
                      full == nullptr || full->cost.gbitops(count) == 0
                          ? ""
                          : fmt::format("{:.4f}", setting.cost.gbitops(count) / full->cost.gbitops(count)),
@@ -67,6 +68,9 @@ std::string notes(const Analysis& analysis) {
              "highest last; a loop's own bits (price's without its probes), shuffled in time, and replayed "
              "with "
              "another seed.\n"
+             "Judged at: the forward bits of the evaluation, the highest of a way's last steps; of a loop, "
+             "and "
+             "of its bits replayed, the highest that it may choose; of its bits shuffled those of constant.\n"
              "A budget counts every layer at the scheduled bits. GBitOps of the whole run, {}: {}. Of "
              "static: the same as a share. Front: none of as small a {} is as good.\n",
              to_string(full_cost_schedule(analysis.study.recipe.precision)), to_string(count),

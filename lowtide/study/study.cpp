@@ -161,7 +161,9 @@ void note_impossible(Study& study) {
       if (!is_impossible(study, one.setting)) study.impossible.push_back({one.setting, error.what()});
     }
   }
-  const bool static_alone = budget_settings(study, study.recipe).size() == 1;
+  const std::vector<BudgetWay> ways = budget_ways(study, study.recipe);
+  const bool static_alone = std::all_of(
+      ways.begin(), ways.end(), [&](const BudgetWay& one) { return is_impossible(study, one.setting); });
   if (static_alone && !study.impossible.empty()) throw UserError(study.impossible[0].reason);
 }
 
@@ -427,12 +429,13 @@ std::vector<std::string> differences(const Study& a, const Study& b) {
 
 std::vector<Member> members(const Study& study) {
   if (study.kind == Study::kRangeTest) return range_members(study.recipe, range_options(study));
+  const std::vector<Member> of_a_seed = settings(study, study.recipe);
   std::vector<Member> result;
   for (std::int64_t i = 0; i < study.seeds; ++i) {
-    Recipe recipe = study.recipe;
-    recipe.training.seed += static_cast<std::uint64_t>(i);
-    for (Member& member : settings(study, recipe)) {
-      member.name = fmt::format("{}-seed{}", folder_name(member.setting), recipe.training.seed);
+    for (Member member : of_a_seed) {
+      std::uint64_t& seed = member.recipe.training.seed;
+      seed += static_cast<std::uint64_t>(i);
+      member.name = fmt::format("{}-seed{}", folder_name(member.setting), seed);
       member.command = study.command;
       member.bits_of = bits_of(study, member);
       result.push_back(std::move(member));

@@ -1,6 +1,7 @@
 #include "lowtide/study/text_parts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -38,6 +39,12 @@ std::string unit_of(const Metric& metric) { return metric.is_fraction ? " %" : "
 std::string mean_text(const Metric& metric, const Setting& setting) {
   const std::string mean = metric_number(metric, setting.mean);
   return setting.deviation ? fmt::format("{} ± {}", mean, metric_number(metric, *setting.deviation)) : mean;
+}
+
+std::string judged_at_text(const Setting& setting, const char* between) {
+  std::vector<std::string> all;
+  for (const int bits : setting.judged_at) all.push_back(bits == 0 ? "fp32" : fmt::to_string(bits));
+  return fmt::format("{}", fmt::join(all, between));
 }
 
 std::string contrast_cells(const Metric& metric, const Setting& setting) {

@@ -310,7 +310,7 @@ TEST_F(StudyProgram, AdviceMeetsTheBudgetAsCostCountsIt) {
   EXPECT_LE(json.at("of_static").get<double>(), 0.6);
   EXPECT_GT(json.at("of_static").get<double>(), 0.58);
   EXPECT_TRUE(contains(json.at("command").get<std::string>(), "lowtide train --recipe", "--steps 1000",
-                       "--schedule '"));
+                       "--eval-bits 6", "--schedule '"));
   const Finished cost = run({"cost", "--recipe", recipe_.string(), "--steps", "1000", "--schedule",
                              json.at("schedule").get<std::string>(), "--json"});
   EXPECT_EQ(Json::parse(cost.text).at("relative_cost"), json.at("relative_cost"));

@@ -31,6 +31,7 @@ Recipe recipe_of(const MadeUpRun& run) {
   recipe.model.name = run.model;
   recipe.training.lr_delay = run.lr_delay;
   recipe.precision.layer_bits = run.layer_bits;
+  recipe.precision.eval_bits = run.eval_bits;
   return recipe;
 }
 

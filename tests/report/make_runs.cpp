@@ -74,17 +74,20 @@ void write_many(const fs::path& root, int runs, std::int64_t lines) {
 
 // As a budget study makes them: ways to spend 0.4 and 0.63 of what static costs in 800 steps.
 void write_equal_cost(const fs::path& root) {
-  const auto write = [&](const char* name, const char* schedule, std::int64_t steps = 800) {
+  const auto write = [&](const char* name, const char* schedule, std::int64_t steps = 800,
+                         int eval_bits = -1) {
     for (const int seed : {1, 2, 3}) {
-      write_run(root / fmt::format("{}-seed{}", name, seed),
-                {.schedule = schedule, .seed = static_cast<std::uint64_t>(seed), .steps = steps});
+      write_run(root / fmt::format("{}-seed{}", name, seed), {.schedule = schedule,
+                                                              .seed = static_cast<std::uint64_t>(seed),
+                                                              .steps = steps,
+                                                              .eval_bits = eval_bits});
     }
   };
   write("CR-0.4", "CR 3:8 n=8 grad=8 budget=0.4");
-  write("constant-0.4", "static 8 grad=8 budget=0.4");
+  write("constant-0.4", "static 8 grad=8 budget=0.4", 800, 4);
   write("CR-0.63", "CR 3:8 n=8 grad=8 budget=0.63");
   write("long-CR-0.63", "CR 3:8 n=2 grad=8 budget=0.63");
-  write("constant-0.63", "static 8 grad=8 budget=0.63");
+  write("constant-0.63", "static 8 grad=8 budget=0.63", 800, 6);
   write("shorter-0.63", "static 8 grad=8", 504);
   write("4-then-8-0.63", "table 4x508 8x292 grad=8");  // 0.37 · 192 / (192 - 80) · 800
   write("static", "static 8 grad=8");

@@ -79,6 +79,9 @@ TEST(BudgetAdvice, ConstantUnlessAnotherIsToldToBeBetter) {
   asked.studies[0].settings[1].contrast->p = 0.06;
   const Advice simple = advise(asked);
   EXPECT_EQ(to_string(simple.schedule), "static 8 grad=8 budget=0.63");
+  EXPECT_EQ(simple.eval_bits, 6) << "as it was judged there";
+  EXPECT_EQ(advice.eval_bits, -1) << "matched ends with 8 bits";
+  EXPECT_TRUE(contains(reasons(simple), "never has more than 6 bits in its last steps"));
   EXPECT_TRUE(
       contains(reasons(simple), "no way to spend it that was measured is told to be better than constant"));
 }

@@ -37,6 +37,7 @@ RunScan runs_of(const Study& study, const Accuracies& accuracies, bool held_out 
     RunSummary run{.folder = member.name, .name = member.name, .metric = "accuracy", .seed = seed};
     run.test = accuracies.at(member.setting)[seed - 1];
     if (held_out) run.valid = run.test / 10;
+    run.eval_bits = evaluation_bits(member.recipe.precision).forward;
     run.steps = member.recipe.training.steps;
     const Rates rates = rates_of(member.recipe.training, run.steps);
     const double paper = summarise(schedule_of(member.recipe.precision), run.steps, rates).relative_cost;
@@ -204,13 +205,15 @@ TEST(BudgetAnalysis, ATableForEachBudgetAndTheSameNumbersAsCsvAndJson) {
   const Analysis analysis = three_seeds();
   const std::string text = to_markdown(analysis);
   EXPECT_TRUE(contains(text, "# Equal cost", "## At 0.4 of static's cost", "## At 0.63 of static's cost",
-                       "## At full cost", "| CR | 39.4 | 0.6300 | 87.00 ± 1.00 | 3 | yes | +2.00 |",
-                       "| static | 62.5 | 1.0000 | 91.00 ± 1.00 | 3 | yes |  | |  |",
+                       "## At full cost", "| CR | 8 | 39.4 | 0.6300 | 87.00 ± 1.00 | 3 | yes | +2.00 |",
+                       "| constant | 4 |", "| constant | 6 |",
+                       "| static | 8 | 62.5 | 1.0000 | 91.00 ± 1.00 | 3 | yes |  | |  |",
                        "Difference: from constant at the same budget"));
-  EXPECT_TRUE(contains(to_csv(analysis), ",ends_at_other_bits,budget,way\n", ",0.63,CR\n"));
+  EXPECT_TRUE(contains(to_csv(analysis), ",ends_at_other_bits,budget,way,judged_at\n", ",0.63,CR,8\n"));
   const Json json = to_json(analysis);
   EXPECT_EQ(json.at("settings").at(0).at("budget"), 0.4);
   EXPECT_EQ(json.at("settings").at(0).at("way"), "constant");
+  EXPECT_EQ(json.at("settings").at(0).at("judged_at"), Json::array({4}));
   EXPECT_EQ(json.at("best_of_ten").at(0).at("contrast"), Json());
 }
 

@@ -59,15 +59,10 @@ const bySeed = (group: Group, split: Split) =>
 const budgetOf = (line: string) => Number(/ budget=([\d.]+)/.exec(line)?.[1] ?? NaN);
 const paperCost = (group: Group) => groupCost(group, { count: "paper", axis: "bitops" });
 
-// What a shorter training changes in a recipe beside its schedule. A loop's bits alone are judged at the bits that the
-// loop is.
-const following = new Set(["schedule", "steps", "epochs", "warmup", "lr-delay", "lr-steps"]);
-const restOf = ({ runs: [{ variant }], copy }: Group, first: Group) =>
-  JSON.stringify(
-    Object.entries(copy ? { ...variant, "eval-bits": first.runs[0].variant["eval-bits"] } : variant).filter(
-      ([key]) => !following.has(key),
-    ),
-  );
+// What a shorter training changes in a recipe beside its schedule; and each is judged at the bits that it ends with.
+const following = new Set(["schedule", "steps", "epochs", "warmup", "lr-delay", "lr-steps", "eval-bits"]);
+const restOf = ({ runs: [{ variant }] }: Group) =>
+  JSON.stringify(Object.entries(variant).filter(([key]) => !following.has(key)));
 
 const tenNames = /^(RR|RTH|LR|LT|CR|CT|ETV|RTV|ER|ETH)\b/;
 
@@ -106,7 +101,7 @@ export function entriesOf({ experiment, split }: Pick<Context, "experiment" | "s
   const budgets = [...new Set(budgeted.map((group) => budgetOf(group.line)))].sort((a, b) => a - b);
   const tolerance = Math.max(0.002, 1.5 / (first.steps ?? Infinity));
   const entries: Entry[] = [];
-  for (const group of experiment.groups.filter((one) => restOf(one, first) === restOf(first, first))) {
+  for (const group of experiment.groups.filter((one) => restOf(one) === restOf(first))) {
     const known = groupStatistics(group, split);
     const share = group.copy?.budget ?? paperCost(group) / full;
     const budget = [...budgets, 1].find((one) => Math.abs(one - share) < tolerance);
