@@ -11,6 +11,7 @@
 #include "lowtide/io/safetensors.h"
 #include "lowtide/recipe/recipe.h"
 #include "lowtide/schedule/schedule.h"
+#include "lowtide/train/learning_rate.h"
 #include "lowtide/train/metrics_line.h"
 #include "lowtide/train/run_folder.h"
 
@@ -63,7 +64,8 @@ class Writer {
   Writer(const std::filesystem::path& folder, const MadeUpRun& run)
       : paths_{folder},
         run_(run),
-        schedule_(make_schedule(parse_schedule(run.schedule), run.steps)),
+        schedule_(make_schedule(parse_schedule(run.schedule), run.steps,
+                                rates_of(recipe_of(run).training, run.steps))),
         ledger_(make_ledger(run.layer_bits)),
         random_(run.seed, RandomPurpose::kShuffle, std::hash<std::string>{}(run.schedule)) {}
 
