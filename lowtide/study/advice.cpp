@@ -225,14 +225,18 @@ std::optional<Candidate> Adviser::by_budget_study(const Analysis& study) {
   std::optional<double> budget;
   // A share of static that was asked for comes back with its last digit off: 0.46 as 0.45999999999999996.
   if (request_.budget) budget = std::round(*request_.budget / static_cost_ * 1e9) / 1e9;
-  const BudgetChoice choice = choose_from_budgets(
+  const std::optional<BudgetChoice> choice = choose_from_budgets(
       study, {.budget = budget, .goal = request_.goal, .may_begin_low = delay_percent_ == 0});
-  reasons_.insert(reasons_.end(), choice.reasons.begin(), choice.reasons.end());
+  if (!choice) {
+    reasons_.emplace_back("The budget study has no result at any budget yet, and could not be asked.");
+    return std::nullopt;
+  }
+  reasons_.insert(reasons_.end(), choice->reasons.begin(), choice->reasons.end());
   note_differences(study.study.recipe, "budget study");
-  if (choice.budget >= 1) return candidate(static_);
+  if (choice->budget >= 1) return candidate(static_);
   Recipe recipe = request_.recipe;
   recipe.training.steps = request_.steps;
-  recipe = spend_budget(recipe, choice.way, choice.budget);
+  recipe = spend_budget(recipe, choice->way, choice->budget);
   Candidate result = candidate(schedule_of(recipe.precision));
   if (recipe.training.steps != request_.steps) {
     result.training = recipe.training;

@@ -108,6 +108,15 @@ TEST(BudgetAdvice, AnotherBudgetTakesTheWayOfTheNearest) {
   EXPECT_EQ(to_string(advise(asked).schedule), "static 8 grad=8");
 }
 
+TEST(BudgetAdvice, WhereNoBudgetHasAResultYetTheBudgetIsStillKept) {
+  AdviceRequest asked = with_study({measured(1, "static", 0.9)});
+  asked.budget = 0.5 * kStatic;
+  const Advice advice = advise(asked);
+  EXPECT_EQ(to_string(advice.schedule), "static 8 grad=8 budget=0.5");
+  EXPECT_LE(advice.relative_cost, *asked.budget);
+  EXPECT_TRUE(contains(reasons(advice), "no result at any budget yet", "Constant bits"));
+}
+
 TEST(BudgetAdvice, ShorterTrainingIsAnAdviceToo) {
   AdviceRequest asked = with_study({measured(0.5, "shorter", 0.9, 0.001), measured(0.5, "constant", 0.8)});
   asked.budget = 0.5 * kStatic;
