@@ -132,6 +132,7 @@ class Adviser {
   std::optional<Candidate> by_suite(const Analysis& suite);
   bool is_possible(const Setting& setting);
   std::optional<Candidate> by_budget_study(const Analysis& study);
+  Candidate spent(const std::string& way, double budget);
   const Setting* choose(const Analysis& suite, const std::vector<const Setting*>& settings);
   Candidate by_rule();
   Candidate by_budget();
@@ -234,9 +235,21 @@ std::optional<Candidate> Adviser::by_budget_study(const Analysis& study) {
   reasons_.insert(reasons_.end(), choice->reasons.begin(), choice->reasons.end());
   note_differences(study.study.recipe, "budget study");
   if (choice->budget >= 1) return candidate(static_);
+  try {
+    return spent(choice->way, choice->budget);
+  } catch (const UserError& error) {
+    if (choice->way == ways::kConstant) throw;
+    reasons_.push_back(
+        fmt::format("{} cannot spend {:.4g} of static's cost here, and gives way to constant bits: {}.",
+                    choice->way, choice->budget, error.what()));
+    return spent(ways::kConstant, choice->budget);
+  }
+}
+
+Candidate Adviser::spent(const std::string& way, double budget) {
   Recipe recipe = request_.recipe;
   recipe.training.steps = request_.steps;
-  recipe = spend_budget(recipe, choice->way, choice->budget);
+  recipe = spend_budget(recipe, way, budget);
   Candidate result = candidate(schedule_of(recipe.precision));
   if (recipe.training.steps != request_.steps) {
     result.training = recipe.training;

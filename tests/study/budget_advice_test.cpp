@@ -117,6 +117,18 @@ TEST(BudgetAdvice, WhereNoBudgetHasAResultYetTheBudgetIsStillKept) {
   EXPECT_TRUE(contains(reasons(advice), "no result at any budget yet", "Constant bits"));
 }
 
+// 3 bits cost 0.297 of static.
+TEST(BudgetAdvice, AWayThatIsNotPossibleAtTheBudgetGivesWayToConstant) {
+  AdviceRequest asked = with_study({measured(0.4, "3 then 8", 0.91, 0.001), measured(0.4, "constant", 0.8)});
+  asked.budget = 0.29 * kStatic;
+  const Advice advice = advise(asked);
+  EXPECT_EQ(to_string(advice.schedule), "static 8 grad=8 budget=0.29");
+  EXPECT_TRUE(contains(reasons(advice), "3 then 8 cannot spend 0.29 of static's cost here",
+                       "a budget of 0.29 is less than 3 bits cost"));
+  asked.budget = 0.05 * kStatic;
+  EXPECT_TRUE(contains(user_error([&] { advise(asked); }), "possible is 0.1"));
+}
+
 TEST(BudgetAdvice, ShorterTrainingIsAnAdviceToo) {
   AdviceRequest asked = with_study({measured(0.5, "shorter", 0.9, 0.001), measured(0.5, "constant", 0.8)});
   asked.budget = 0.5 * kStatic;
