@@ -107,6 +107,13 @@ struct LoopAndCopies {
   std::vector<WayContrast> ways{};
 };
 
+// A way that was chosen before the study was run, at a budget: its p are adjusted over tasks, and over its budgets, alone.
+struct FrozenWay {
+  double budget = 0;
+  WayContrast from_reference;
+  std::optional<WayContrast> from_best{};  // of the ten, unless it is one of them
+};
+
 // Of a run: those after its last step, or those of its best evaluation (`keep-best`).
 enum class Weights { kLast, kBest };
 
@@ -125,6 +132,7 @@ struct Analysis {
   std::optional<CriticalPeriod> period;
   std::vector<BestOfTen> best_of_ten;  // budget: one for each at which the ten have results
   std::vector<LoopAndCopies> loops;    // budget: one for each at which a loop and a copy of it have results
+  std::vector<FrozenWay> frozen;       // budget: where one was
   std::size_t studies = 1;             // that p are adjusted for
   std::vector<SkippedFolder> missing;  // members without a result, and what else was skipped
 };
@@ -155,7 +163,12 @@ enum class Judge { kTest, kHeldOut };
 Analysis analyse(const Study& study, const RunScan& scan, Judge judge = Judge::kTest,
                  const CostMeasure& measure = {}, Weights weights = Weights::kLast);
 
-// Of budget studies of several tasks: p of each question are adjusted over all of them. UserError for studies of other kinds.
+// Takes a way as frozen beforehand, at all budgets or at one. UserError where it has no result to compare; its p are adjusted by
+// adjust_together.
+void freeze(Analysis& analysis, const std::string& way, std::optional<double> budget = {});
+
+// Of budget studies, of one task or several: p of each question are adjusted over all of them. UserError for studies of other
+// kinds.
 void adjust_together(std::vector<Analysis>& analyses);
 
 // What a choice may be made by: the held-out items, where every run has them; else the test set.

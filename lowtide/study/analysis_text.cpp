@@ -216,6 +216,12 @@ Json best_json(const BestOfTen& best) {
           {"against_it", ways_json(best.ways)}};
 }
 
+Json frozen_json(const FrozenWay& frozen) {
+  std::vector<WayContrast> ways{frozen.from_reference};
+  if (frozen.from_best) ways.push_back(*frozen.from_best);
+  return {{"budget", frozen.budget}, {"against", ways_json(ways)}};
+}
+
 Json setting_json(const Setting& setting) {
   Json json{{"setting", setting.name},
             {"schedule", to_string(setting.schedule)},
@@ -327,6 +333,8 @@ Json to_json(const Analysis& analysis) {
     json["loops"] = Json::array();
     for (const LoopAndCopies& at : analysis.loops)
       json["loops"].push_back({{"budget", at.budget}, {"against_its_bits", ways_json(at.ways)}});
+    json["frozen"] = Json::array();
+    for (const FrozenWay& frozen : analysis.frozen) json["frozen"].push_back(frozen_json(frozen));
     json["adjusted_over_studies"] = analysis.studies;
     return json;
   }

@@ -120,11 +120,30 @@ std::string loops_list(const Analysis& analysis) {
   return text + "\n";
 }
 
+std::string frozen_list(const Analysis& analysis) {
+  if (analysis.frozen.empty()) return "";
+  const Metric& metric = *analysis.metric;
+  std::string text = fmt::format("## {}, frozen beforehand\n", analysis.frozen[0].from_reference.way);
+  for (const auto& [budget, from_reference, from_best] : analysis.frozen) {
+    text += fmt::format("- {}: differs from {} by {}\n", budget, from_reference.reference,
+                        difference_text(metric, from_reference.contrast, from_reference.seeds));
+    if (from_best)
+      text += fmt::format("  - from {} by {}\n", from_best->reference,
+                          difference_text(metric, from_best->contrast, from_best->seeds));
+  }
+  return text +
+         fmt::format(
+             "\nHere p is adjusted by Holm for each of the two questions over the budgets in this list{} "
+             "alone. That holds for a way, and a budget, that were chosen before these runs.\n\n",
+             analysis.studies > 1 ? fmt::format(" and the {} studies", analysis.studies) : "");
+}
+
 // What a p of the lists is worth.
 std::string family_note(const Analysis& analysis) {
   if (analysis.best_of_ten.empty() && analysis.loops.empty()) return "";
   return fmt::format(
-      "In these lists p is adjusted by Holm for each question by itself: whether the best of the ten beats "
+      "In the lists of the best of the ten and of loops p is adjusted by Holm for each question by itself: "
+      "whether the best of the ten beats "
       "constant, whether another way beats it, whether a loop beats its own bits; each over all ways and "
       "budgets{}.\n\n",
       analysis.studies > 1 ? fmt::format(" of the {} studies", analysis.studies) : "");
@@ -133,8 +152,8 @@ std::string family_note(const Analysis& analysis) {
 }  // namespace
 
 std::string budget_body(const Analysis& analysis) {
-  return tables(analysis) + notes(analysis) + best_list(analysis) + loops_list(analysis) +
-         family_note(analysis);
+  return tables(analysis) + notes(analysis) + frozen_list(analysis) + best_list(analysis) +
+         loops_list(analysis) + family_note(analysis);
 }
 
 }  // namespace lowtide

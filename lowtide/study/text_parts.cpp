@@ -66,8 +66,11 @@ std::string test_note(const Analysis& analysis) {
                      budgets ? " at the same budget" : "", analysis.metric->is_fraction ? ", in points" : "",
                      tested ? fmt::format(", with its 95 % interval and p by a t test, paired over the seeds "
                                           "that both have (Welch's where they share fewer than two); p "
-                                          "adjusted by Holm for all rows{}.",
-                                          of_studies)
+                                          "adjusted by Holm for all rows{}{}.",
+                                          of_studies,
+                                          budgets ? ", but for a loop's bits alone, which are adjusted by "
+                                                    "themselves"
+                                                  : "")
                             : ".") +
          resolution_note(analysis);
 }

@@ -176,6 +176,46 @@ TEST(BudgetAnalysis, LoopsAreComparedWithTheirOwnBits) {
   EXPECT_EQ(to_json(analysis).at("loops").at(0).at("against_its_bits").size(), 2u);
 }
 
+// Both rows differ from constant with t = 4√3; each answers a question of its own.
+TEST(BudgetAnalysis, ALoopsBitsAloneAreAdjustedByThemselves) {
+  const Accuracies accuracies{
+      {"constant 0.4", {0.80, 0.80, 0.80}},
+      {"price 0.4", {0.83, 0.84, 0.85}},
+      {"price replayed 0.4", {0.83, 0.85, 0.84}},
+  };
+  const Study study = study_of("price,constant", 3);
+  const Analysis analysis = analyse(study, runs_of(study, accuracies));
+  const double p = p_of(4 * std::sqrt(3.0));
+  EXPECT_NEAR(*find_at_budget(analysis, "price", 0.4)->contrast->p, p, 1e-9);
+  EXPECT_NEAR(*find_at_budget(analysis, "price replayed", 0.4)->contrast->p, p, 1e-9);
+  EXPECT_TRUE(
+      contains(to_markdown(analysis), "but for a loop's bits alone, which are adjusted by themselves"));
+}
+
+TEST(BudgetAnalysis, AWayFrozenBeforehandIsAdjustedOverTasksAlone) {
+  std::vector<Analysis> both{three_seeds(), three_seeds()};
+  for (Analysis& one : both) freeze(one, "shorter", 0.4);
+  adjust_together(both);
+  const double p = p_of(8 / std::sqrt(3.0));
+  for (const Analysis& one : both) {
+    ASSERT_EQ(one.frozen.size(), 1u);
+    EXPECT_NEAR(*one.frozen[0].from_reference.contrast.p, 2 * p, 1e-9) << "two tasks";
+    EXPECT_NEAR(*find_at_budget(one, "shorter", 0.4)->contrast->p, 8 * p, 1e-9) << "its row is one of eight";
+    EXPECT_TRUE(contains(to_markdown(one), "## shorter, frozen beforehand",
+                         "- 0.4: differs from constant by -8.00",
+                         "over the budgets in this list and the 2 studies alone"));
+    EXPECT_EQ(to_json(one).at("frozen").at(0).at("against").at(0).at("way"), "shorter");
+  }
+  Analysis all = three_seeds();
+  freeze(all, "Shorter");
+  EXPECT_EQ(all.frozen.size(), 2u) << "at each budget";
+  Analysis none = three_seeds();
+  EXPECT_TRUE(contains(user_error([&] { freeze(none, "short", 0.4); }), "'short' has no result at 0.4",
+                       "did you mean 'shorter'?", "CR, shorter"));
+  none.study.kind = Study::kSuite;
+  EXPECT_TRUE(contains(user_error([&] { freeze(none, "CR"); }), "a study of kind suite has no ways"));
+}
+
 TEST(BudgetAnalysis, OfSeveralStudiesHolmIsOverAll) {
   std::vector<Analysis> both{three_seeds(), three_seeds()};
   adjust_together(both);
