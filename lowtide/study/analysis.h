@@ -90,15 +90,16 @@ struct WayContrast {
   Contrast contrast{};
 };
 
-// The best of the ten at a budget against constant bits. Picked by some seeds and tested on the others: the best of ten by
-// chance alone would win on its own seeds.
+// The best of the ten at a budget against constant bits. On each seed it is the one that is best on all other seeds: the best of
+// ten by chance alone would win on its own.
 struct BestOfTen {
   double budget = 0;
-  std::string way;  // which of the ten; empty where there are too few seeds to split
-  std::vector<std::uint64_t> picked, tested{};  // seeds
-  std::string split{};              // what it was picked by: "held-out", or "test" where none were
-  Contrast contrast{};              // on the tested seeds
-  std::vector<WayContrast> ways{};  // on them too: every other way against it
+  std::vector<std::uint64_t> seeds;  // that all have
+  // Which of the ten is tested on a seed; none where the seeds are fewer than kFewestSeeds.
+  std::map<std::uint64_t, std::string> picks{};
+  std::string split{};  // what they were picked by: "held-out", or "test" where none were
+  Contrast contrast{};
+  std::vector<WayContrast> ways{};  // every other way against it
 };
 
 // A closed loop at a budget against its own bits: in another order, and of another seed's run.

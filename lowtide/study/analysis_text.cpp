@@ -207,12 +207,12 @@ Json ways_json(const std::vector<WayContrast>& ways) {
 }
 
 Json best_json(const BestOfTen& best) {
+  Json picks = Json::object();
+  for (const auto& [seed, way] : best.picks) picks[fmt::to_string(seed)] = way;
   return {{"budget", best.budget},
-          {"way", best.way},
-          {"picked_on", best.picked},
+          {"picks", picks},
           {"picked_by", best.split},
-          {"tested_on", best.tested},
-          {"contrast", best.way.empty() ? Json() : contrast_json(best.contrast)},
+          {"contrast", best.picks.empty() ? Json() : contrast_json(best.contrast)},
           {"against_it", ways_json(best.ways)}};
 }
 
