@@ -31,6 +31,7 @@ Recipe recipe_of(const MadeUpRun& run) {
   recipe.running.eval_every = run.eval_every;
   recipe.model.name = run.model;
   recipe.training.lr_delay = run.lr_delay;
+  recipe.training.plateau_every = run.plateau_every;
   recipe.precision.layer_bits = run.layer_bits;
   recipe.precision.eval_bits = run.eval_bits;
   return recipe;

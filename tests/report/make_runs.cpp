@@ -77,10 +77,12 @@ void write_equal_cost(const fs::path& root) {
   const auto write = [&](const char* name, const char* schedule, std::int64_t steps = 800,
                          int eval_bits = -1) {
     for (const int seed : {1, 2, 3}) {
-      write_run(root / fmt::format("{}-seed{}", name, seed), {.schedule = schedule,
-                                                              .seed = static_cast<std::uint64_t>(seed),
-                                                              .steps = steps,
-                                                              .eval_bits = eval_bits});
+      write_run(root / fmt::format("{}-seed{}", name, seed),
+                {.schedule = schedule,
+                 .seed = static_cast<std::uint64_t>(seed),
+                 .steps = steps,
+                 .plateau_every = steps / 8,  // in steps, of which shorter training has less
+                 .eval_bits = eval_bits});
     }
   };
   write("CR-0.4", "CR 3:8 n=8 grad=8 budget=0.4");

@@ -60,7 +60,16 @@ const budgetOf = (line: string) => Number(/ budget=([\d.]+)/.exec(line)?.[1] ?? 
 const paperCost = (group: Group) => groupCost(group, { count: "paper", axis: "bitops" });
 
 // What a shorter training changes in a recipe beside its schedule; and each is judged at the bits that it ends with.
-const following = new Set(["schedule", "steps", "epochs", "warmup", "lr-delay", "lr-steps", "eval-bits"]);
+const following = new Set([
+  "schedule",
+  "steps",
+  "epochs",
+  "warmup",
+  "lr-delay",
+  "lr-steps",
+  "plateau-every",
+  "eval-bits",
+]);
 const restOf = ({ runs: [{ variant }] }: Group) =>
   JSON.stringify(Object.entries(variant).filter(([key]) => !following.has(key)));
 
