@@ -133,6 +133,7 @@ int run_study(const char* kind, int argc, char** argv) {
   if (!arguments.names_seeds && file_exists(study_file(arguments.out)))
     study.seeds = read_study(arguments.out).seeds;
   complete(study);
+  fit_to_network(study);
   for (const ImpossibleSetting& one : study.impossible)
     print_line(fmt::format("left out: {}: {}", one.setting, one.reason));
   const StudyFolder folder(arguments.out, study, print_line);

@@ -148,6 +148,21 @@ TEST(EqualCost, OfSampledGraphsPriceIsLeftOut) {
   EXPECT_EQ(members(study).size(), 4u) << "waterfill, its bits shuffled, constant and static";
 }
 
+// Bits of layers are chosen for those without a rule.
+TEST(EqualCost, WhereLayersHaveRulesWaterfillIsLeftOut) {
+  Study study = completed(budget_study({"waterfill,constant"}, {0.4, 0.63}));
+  EXPECT_TRUE(has_bits_for_layers(study));
+  EXPECT_TRUE(fit_to_layers(study, {{100, true}, {100, true}}).empty());
+  const std::vector<ImpossibleSetting> left_out = fit_to_layers(study, {{100, false}, {100, false}});
+  ASSERT_EQ(left_out.size(), 1u);
+  EXPECT_EQ(left_out[0].setting, "waterfill");
+  EXPECT_TRUE(contains(left_out[0].reason, "none without a rule"));
+  EXPECT_EQ(study.schedules, std::vector<std::string>{"constant"});
+  EXPECT_FALSE(has_bits_for_layers(study));
+  study = completed(budget_study({"waterfill"}, {0.63}));
+  EXPECT_TRUE(contains(user_error([&] { fit_to_layers(study, {{100, false}}); }), "none without a rule"));
+}
+
 TEST(EqualCost, AScriptHasNoLoop) {
   Study study = budget_study({}, {0.63});
   study.command = "train {schedule} {seed} {out} {steps}";
