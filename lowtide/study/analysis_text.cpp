@@ -6,6 +6,7 @@
 #include "lowtide/schedule/plot.h"
 #include "lowtide/study/analysis.h"
 #include "lowtide/study/bar_chart.h"
+#include "lowtide/study/equal_cost.h"
 #include "lowtide/study/text_parts.h"
 #include "lowtide/train/progress.h"
 
@@ -177,6 +178,15 @@ std::string missing_list(const Analysis& analysis) {
   return text;
 }
 
+// The schedule's line; of a loop's bits alone, of which each seed has a table of its own, whose they are.
+std::string schedule_text(const Setting& setting) {
+  const std::string line = to_string(setting.schedule);
+  const std::optional<std::string> loop = loop_copied_by(setting.way);
+  if (!loop) return line;
+  return fmt::format("table of the bits of {}, {}", line,
+                     setting.way == shuffled_loop(*loop) ? "shuffled" : "of another seed");
+}
+
 std::string csv_field(const std::string& text) {
   return text.find(',') == std::string::npos ? text : "\"" + text + "\"";
 }
@@ -224,7 +234,7 @@ Json frozen_json(const FrozenWay& frozen) {
 
 Json setting_json(const Setting& setting) {
   Json json{{"setting", setting.name},
-            {"schedule", to_string(setting.schedule)},
+            {"schedule", schedule_text(setting)},
             {"group", setting.group},
             {"at", or_null(setting.at)},
             {"seeds", Json::object()},
@@ -277,7 +287,7 @@ std::string to_csv(const Analysis& analysis) {
   for (const Setting& setting : analysis.settings) {
     const RunCost& cost = setting.cost;
     text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}", csv_field(setting.name),
-                        csv_field(to_string(setting.schedule)), setting.group, optional(setting.at),
+                        csv_field(schedule_text(setting)), setting.group, optional(setting.at),
                         setting.by_seed.size(), setting.mean, optional(setting.deviation),
                         cost.relative_paper, cost.relative_actual, cost.gbitops_paper, cost.gbitops_actual,
                         cost.seconds, optional(setting.saving), setting.on_front ? 1 : 0);

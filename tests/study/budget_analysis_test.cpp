@@ -192,6 +192,11 @@ TEST(BudgetAnalysis, LoopsAreComparedWithTheirOwnBits) {
   EXPECT_TRUE(contains(to_markdown(analysis), "## A loop and its own bits",
                        "0.4: price differs from price shuffled by +2.00"));
   EXPECT_EQ(to_json(analysis).at("loops").at(0).at("against_its_bits").size(), 2u);
+  // What they are, since each seed has a table of its own.
+  EXPECT_TRUE(contains(to_csv(analysis),
+                       "\"table of the bits of price 3:8 grad=8 every=50 budget=0.4, shuffled\"",
+                       "\"table of the bits of price 3:8 grad=8 every=50 budget=0.4, of another seed\"",
+                       "price 0.4,price 3:8 grad=8 every=50 budget=0.4,"));
 }
 
 // Both rows differ from constant with t = 4√3; each answers a question of its own.
