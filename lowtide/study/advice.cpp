@@ -126,6 +126,7 @@ class Adviser {
     }
   }
 
+  bool has_model_and_data(const Recipe& measured) const;
   // Says in what a study was measured with another recipe than the one that is asked about.
   void note_differences(const Recipe& measured, const char* study);
   std::optional<Candidate> by_measurement();
@@ -167,10 +168,15 @@ const Setting* cheapest_as_good(const Analysis& suite, std::vector<const Setting
   return settings.empty() ? nullptr : cheapest_of(settings);
 }
 
+bool Adviser::has_model_and_data(const Recipe& measured) const {
+  const Recipe& asked = request_.recipe;
+  return measured.model.name == asked.model.name && measured.data.format == asked.data.format &&
+         measured.data.dir == asked.data.dir;
+}
+
 void Adviser::note_differences(const Recipe& measured, const char* study) {
   const Recipe& asked = request_.recipe;
-  if (measured.model.name != asked.model.name || measured.data.format != asked.data.format ||
-      measured.data.dir != asked.data.dir) {
+  if (!has_model_and_data(measured)) {
     reasons_.emplace_back(
         fmt::format("Mind that the {} was measured with {} on {}, not with this recipe's {} on {}.", study,
                     measured.model.name, measured.data.dir, asked.model.name, asked.data.dir));
@@ -183,12 +189,16 @@ void Adviser::note_differences(const Recipe& measured, const char* study) {
   }
 }
 
+// First by what was measured with the recipe's own model and data.
 std::optional<Candidate> Adviser::by_measurement() {
-  for (const Analysis& study : request_.studies) {
-    std::optional<Candidate> chosen;
-    if (study.study.kind == Study::kSuite) chosen = by_suite(study);
-    if (study.study.kind == Study::kBudget) chosen = by_budget_study(study);
-    if (chosen) return chosen;
+  for (const bool own : {true, false}) {
+    for (const Analysis& study : request_.studies) {
+      if (has_model_and_data(study.study.recipe) != own) continue;
+      std::optional<Candidate> chosen;
+      if (study.study.kind == Study::kSuite) chosen = by_suite(study);
+      if (study.study.kind == Study::kBudget) chosen = by_budget_study(study);
+      if (chosen) return chosen;
+    }
   }
   return std::nullopt;
 }
@@ -208,8 +218,8 @@ bool Adviser::is_possible(const Setting& setting) {
 std::optional<Candidate> Adviser::by_suite(const Analysis& suite) {
   std::vector<const Setting*> settings;
   for (const Setting& setting : suite.settings) {
-    if (!is_fp32(setting.schedule.highest()) && !setting.schedule.is_closed_loop() &&
-        setting.schedule.name != "matched" &&  // whose cost is known with its learning rate
+    if (!is_fp32(setting.schedule.highest()) &&
+        setting.schedule.name != "progressive" &&  // whose cost is known once it has run
         is_possible(setting) && fits(candidate(setting.schedule)))
       settings.push_back(&setting);
   }
