@@ -99,6 +99,8 @@ void write_equal_cost(const fs::path& root) {
 void write_odd(const fs::path& root) {
   write_equal_cost(root / "equal");
   write_run(root / "stats" / "CR", {.steps = 200, .layer_stats = 20});
+  write_run(root / "layerbits" / "table",
+            {.schedule = "table 5[8/4/4/5/5/5/6/6/6/8]x50 6[8/5/4/5/5/5/6/6/7/8]x150 grad=8", .steps = 200});
   write_run(root / "stats" / "without", {.seed = 2, .steps = 200});
   // Two lengths, and layers that are not at the scheduled bits.
   for (const int seed : {1, 2}) {
