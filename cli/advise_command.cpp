@@ -98,6 +98,7 @@ std::string command_line(const Options& options, const Advice& advice) {
   // What was given as a flag must be given again.
   Recipe asked = options.recipe;
   asked.training = advice.training;
+  asked.precision.eval_bits = advice.eval_bits;
   const Json was = to_json(from_file), is = to_json(asked);
   for (const auto& [key, value] : is.items()) {
     if (was.at(key) == value || key == "schedule") continue;

@@ -24,6 +24,13 @@ std::int64_t steps_of(const Recipe& recipe, std::string* assumed) {
   return total_steps(recipe.training, shape.steps_per_epoch);
 }
 
+void fit_to_network(Study& study) {
+  if (!has_bits_for_layers(study)) return;
+  for (const ImpossibleSetting& one : fit_to_layers(study, shape_of_task(study.recipe).sizes))
+    print_line(fmt::format("left out: {}: {}", one.setting, one.reason));
+  complete(study);
+}
+
 void expect_kind(const Study& study, const std::string& kind) {
   if (study.kind == kind) return;
   throw UserError(fmt::format("this is the file of a study of kind '{}'; run it with: lowtide {}{}",

@@ -11,6 +11,9 @@ namespace lowtide {
 // UserError, or where an assumption will do, as for a cost, what was assumed.
 std::int64_t steps_of(const Recipe& recipe, std::string* assumed = nullptr);
 
+// Takes out of a budget study, and tells, what could not be in the recipe's network.
+void fit_to_network(Study& study);
+
 // UserError where a file was given that is of another kind of study than the command.
 void expect_kind(const Study& study, const std::string& kind);
 

@@ -133,6 +133,7 @@ int run_study(const char* kind, int argc, char** argv) {
   if (!arguments.names_seeds && file_exists(study_file(arguments.out)))
     study.seeds = read_study(arguments.out).seeds;
   complete(study);
+  fit_to_network(study);
   for (const ImpossibleSetting& one : study.impossible)
     print_line(fmt::format("left out: {}: {}", one.setting, one.reason));
   const StudyFolder folder(arguments.out, study, print_line);
@@ -251,6 +252,15 @@ int analyze_command(int argc, char** argv) {
   app.add_option("--json", json, "write everything to this file; -: likewise")->type_name("FILE");
   bool best = false;
   app.add_flag("--best", best, "judge runs by the weights that --keep-best kept, not by the last ones");
+  std::string way;
+  std::optional<double> budget;
+  CLI::Option* has_way =
+      app.add_option("--way", way,
+                     "of budget studies: a way that was chosen before they were run; its p are adjusted "
+                     "over tasks alone")
+          ->type_name("NAME");
+  app.add_option("--budget", budget, "that it was chosen for; else all that the studies have")
+      ->needs(has_way);
   CostMeasure measure;
   add_cost_options(app, measure);
   if (const auto code = parse(app, argc, argv)) return *code;
@@ -262,7 +272,10 @@ int analyze_command(int argc, char** argv) {
     analyses.push_back(
         analyse(study, scan_runs(folder), Judge::kTest, measure, best ? Weights::kBest : Weights::kLast));
   }
-  if (analyses.size() > 1) adjust_together(analyses);
+  for (Analysis& analysis : analyses) {
+    if (!way.empty()) freeze(analysis, way, budget);
+  }
+  if (analyses.size() > 1 || !way.empty()) adjust_together(analyses);
   Json all = Json::array();
   for (const Analysis& analysis : analyses) {
     if (!is_standard_output(csv) && !is_standard_output(json)) fmt::print("{}", to_markdown(analysis));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <system_error>
 
@@ -10,11 +11,14 @@
 #include "lowtide/base/json_reason.h"
 #include "lowtide/cost/ledger.h"
 #include "lowtide/cost/summary.h"
+#include "lowtide/io/json_check.h"
+#include "lowtide/recipe/keys.h"
 #include "lowtide/recipe/recipe.h"
 #include "lowtide/report/comparison.h"
 #include "lowtide/report/landscape.h"
 #include "lowtide/schedule/runs.h"
 #include "lowtide/train/checkpoint_state.h"
+#include "lowtide/train/learning_rate.h"
 #include "lowtide/train/metrics_line.h"
 #include "lowtide/train/run_folder.h"
 #include "lowtide/train/run_result.h"
@@ -44,6 +48,34 @@ Json describe_schedule(const std::string& line) {
   } catch (const UserError&) {
     return {{"name", line.substr(0, line.find(' '))}};  // a newer program's: shown, not understood
   }
+}
+
+// The keys of the learning rate, as text, where the bits follow it; empty where they do not, or where the recipe is not one of
+// this program's.
+std::string rates_text(const std::string& line, const Json& recipe) {
+  try {
+    if (!parse_schedule(line).follows_rates()) return "";
+    const Recipe read = recipe_from_json(recipe, "run.json");
+    check(read);
+    const Json all = to_json(read);
+    Json rates = Json::object();
+    for (const char* key : {"lr", "lr-schedule", "lr-steps", "lr-gamma", "lr-final", "lr-delay", "warmup"})
+      rates[key] = all.at(key);
+    return rates.dump();
+  } catch (const UserError&) {
+    return "";
+  }
+}
+
+Rates read_rates(const std::string& text, std::int64_t total_steps) {
+  if (text.empty()) return {};
+  const Json rates = parse_json(text, "rates", "expected the keys of a learning rate");
+  Recipe recipe;
+  for (const RecipeKey& key : recipe_keys(recipe)) {
+    if (rates.contains(key.name))
+      std::visit([&](auto* value) { rates.at(key.name).get_to(*value); }, key.value);
+  }
+  return rates_of(recipe.training, total_steps);
 }
 
 // From the ledger in the last checkpoint: the one place in a run folder that knows of layers.
@@ -159,6 +191,7 @@ Json read_run(const fs::path& folder) {
                {"variant", variant_of(run)},
                {"total_steps", total_steps_of(run, result)},
                {"result", whole_result}};
+    if (const std::string rates = rates_text(line, run.at("recipe")); !rates.empty()) about["rates"] = rates;
     for (const char* key : {"program", "torch", "device", "threads", "started"})
       about[key] = run.value(key, Json());
     add_part(about, "layers", [&] { return layers_of(paths); });
@@ -181,12 +214,12 @@ Json describe_lines(const Metrics& metrics, const Json& result) {
   return {{"lines", train.rows}, {"looks", looks}, {"last", last}, {"metric", metric_name(result, train)}};
 }
 
-Json schedule_runs(const std::string& line, std::int64_t total_steps) {
+Json schedule_runs(const std::string& line, std::int64_t total_steps, const std::string& rates) {
   try {
     const ScheduleSpec spec = parse_schedule(line);
     if (spec.is_closed_loop() || total_steps <= 0) return nullptr;
-    const std::vector<ForwardRun> runs =
-        forward_runs(run_lengths(*make_schedule(spec, total_steps), total_steps));
+    const std::vector<ForwardRun> runs = forward_runs(
+        run_lengths(*make_schedule(spec, total_steps, read_rates(rates, total_steps)), total_steps));
     Json json = Json::array();
     for (const auto& [bits, count] : runs.size() > kMostBitRuns ? means(runs) : runs)
       json.push_back({bits, count});
@@ -200,8 +233,9 @@ void ScheduleRuns::add(const Json& run) {
   if (!run.at("total_steps").is_number_integer()) return;
   const std::string line = run.at("schedule");
   const std::int64_t steps = run.at("total_steps");
-  const std::string key = fmt::format("{}|{}", line, steps);
-  if (!runs_.contains(key)) runs_[key] = schedule_runs(line, steps);
+  const std::string rates = run.value("rates", "");
+  const std::string key = fmt::format("{}|{}{}{}", line, steps, rates.empty() ? "" : "|", rates);
+  if (!runs_.contains(key)) runs_[key] = schedule_runs(line, steps, rates);
 }
 
 Json to_json(const std::vector<SkippedFolder>& skipped) {

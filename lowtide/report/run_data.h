@@ -23,12 +23,12 @@ Json describe_lines(const Metrics& metrics, const Json& result);
 // false where there is nothing.
 bool is_plain_file(const std::filesystem::path& path);
 
-// The runs of [bits, steps] that a schedule's line has in so many steps; the means of neighbours where they are
-// more than a picture can show. Null where they are not known before training (closed loops), or the line is of
-// another program.
-Json schedule_runs(const std::string& line, std::int64_t total_steps);
+// The runs of [bits, steps] that a schedule's line has in so many steps, with the learning rate that read_run found its bits to
+// follow; the means of neighbours where they are more than a picture can show. Null where they are not known before training
+// (closed loops), or the line is of another program.
+Json schedule_runs(const std::string& line, std::int64_t total_steps, const std::string& rates = "");
 
-// "schedule's line|steps" → schedule_runs, each looked at once, however many runs have it.
+// "schedule's line|steps", and "|rates" where bits follow them, → schedule_runs, each looked at once, however many runs have it.
 class ScheduleRuns {
  public:
   void add(const Json& run);  // as read_run gave it

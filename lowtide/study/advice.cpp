@@ -21,6 +21,7 @@ struct Candidate {
   ScheduleSpec spec;
   double cost = 0;                            // of fp32, over the recipe's steps
   std::optional<TrainingOptions> training{};  // where that is not the recipe's
+  std::optional<int> eval_bits{};             // likewise
 };
 
 class Adviser {
@@ -38,8 +39,12 @@ class Adviser {
                     "the scheduled bits.",
                     chosen->cost, 100 * chosen->cost / static_cost_, static_.bits.high, static_.grad.high,
                     request_.steps));
-    return {chosen->spec, chosen->training.value_or(request_.recipe.training), chosen->cost,
-            chosen->cost / static_cost_, reasons_};
+    return {chosen->spec,
+            chosen->training.value_or(request_.recipe.training),
+            chosen->eval_bits.value_or(request_.recipe.precision.eval_bits),
+            chosen->cost,
+            chosen->cost / static_cost_,
+            reasons_};
   }
 
  private:
@@ -71,6 +76,21 @@ class Adviser {
     const double cost = summarise(spec, request_.steps, rates).relative_cost;
     // A closed loop's summary is of its plan; a run spends its budget.
     return {spec, spec.is_closed_loop() && spec.budget ? *spec.budget * relative_cost(spec.highest()) : cost};
+  }
+
+  // A way to spend a budget, at the bits that it ends with.
+  Candidate judged_at_last_bits(Candidate candidate) {
+    Recipe recipe = request_.recipe;
+    recipe.precision.schedule = to_string(candidate.spec);
+    recipe.training = candidate.training.value_or(recipe.training);
+    if (!candidate.training) recipe.training.steps = request_.steps;
+    judge_at_last_bits(recipe);
+    if (recipe.precision.eval_bits == request_.recipe.precision.eval_bits) return candidate;
+    candidate.eval_bits = recipe.precision.eval_bits;
+    reasons_.push_back(
+        fmt::format("It never has more than {} bits in its last steps, and is to be judged there, not at {}.",
+                    *candidate.eval_bits, candidate.spec.last().forward));
+    return candidate;
   }
 
   int fewest_bits(const ScheduleSpec& spec) const {
@@ -106,12 +126,14 @@ class Adviser {
     }
   }
 
+  bool has_model_and_data(const Recipe& measured) const;
   // Says in what a study was measured with another recipe than the one that is asked about.
   void note_differences(const Recipe& measured, const char* study);
   std::optional<Candidate> by_measurement();
   std::optional<Candidate> by_suite(const Analysis& suite);
   bool is_possible(const Setting& setting);
   std::optional<Candidate> by_budget_study(const Analysis& study);
+  Candidate spent(const std::string& way, double budget);
   const Setting* choose(const Analysis& suite, const std::vector<const Setting*>& settings);
   Candidate by_rule();
   Candidate by_budget();
@@ -146,10 +168,15 @@ const Setting* cheapest_as_good(const Analysis& suite, std::vector<const Setting
   return settings.empty() ? nullptr : cheapest_of(settings);
 }
 
+bool Adviser::has_model_and_data(const Recipe& measured) const {
+  const Recipe& asked = request_.recipe;
+  return measured.model.name == asked.model.name && measured.data.format == asked.data.format &&
+         measured.data.dir == asked.data.dir;
+}
+
 void Adviser::note_differences(const Recipe& measured, const char* study) {
   const Recipe& asked = request_.recipe;
-  if (measured.model.name != asked.model.name || measured.data.format != asked.data.format ||
-      measured.data.dir != asked.data.dir) {
+  if (!has_model_and_data(measured)) {
     reasons_.emplace_back(
         fmt::format("Mind that the {} was measured with {} on {}, not with this recipe's {} on {}.", study,
                     measured.model.name, measured.data.dir, asked.model.name, asked.data.dir));
@@ -162,12 +189,16 @@ void Adviser::note_differences(const Recipe& measured, const char* study) {
   }
 }
 
+// First by what was measured with the recipe's own model and data.
 std::optional<Candidate> Adviser::by_measurement() {
-  for (const Analysis& study : request_.studies) {
-    std::optional<Candidate> chosen;
-    if (study.study.kind == Study::kSuite) chosen = by_suite(study);
-    if (study.study.kind == Study::kBudget) chosen = by_budget_study(study);
-    if (chosen) return chosen;
+  for (const bool own : {true, false}) {
+    for (const Analysis& study : request_.studies) {
+      if (has_model_and_data(study.study.recipe) != own) continue;
+      std::optional<Candidate> chosen;
+      if (study.study.kind == Study::kSuite) chosen = by_suite(study);
+      if (study.study.kind == Study::kBudget) chosen = by_budget_study(study);
+      if (chosen) return chosen;
+    }
   }
   return std::nullopt;
 }
@@ -187,8 +218,8 @@ bool Adviser::is_possible(const Setting& setting) {
 std::optional<Candidate> Adviser::by_suite(const Analysis& suite) {
   std::vector<const Setting*> settings;
   for (const Setting& setting : suite.settings) {
-    if (!is_fp32(setting.schedule.highest()) && !setting.schedule.is_closed_loop() &&
-        setting.schedule.name != "matched" &&  // whose cost is known with its learning rate
+    if (!is_fp32(setting.schedule.highest()) &&
+        setting.schedule.name != "progressive" &&  // whose cost is known once it has run
         is_possible(setting) && fits(candidate(setting.schedule)))
       settings.push_back(&setting);
   }
@@ -205,19 +236,36 @@ std::optional<Candidate> Adviser::by_budget_study(const Analysis& study) {
   std::optional<double> budget;
   // A share of static that was asked for comes back with its last digit off: 0.46 as 0.45999999999999996.
   if (request_.budget) budget = std::round(*request_.budget / static_cost_ * 1e9) / 1e9;
-  const BudgetChoice choice = choose_from_budgets(
+  const std::optional<BudgetChoice> choice = choose_from_budgets(
       study, {.budget = budget, .goal = request_.goal, .may_begin_low = delay_percent_ == 0});
-  reasons_.insert(reasons_.end(), choice.reasons.begin(), choice.reasons.end());
+  if (!choice) {
+    reasons_.emplace_back("The budget study has no result at any budget yet, and could not be asked.");
+    return std::nullopt;
+  }
+  reasons_.insert(reasons_.end(), choice->reasons.begin(), choice->reasons.end());
   note_differences(study.study.recipe, "budget study");
-  if (choice.budget >= 1) return candidate(static_);
+  if (choice->budget >= 1) return candidate(static_);
+  try {
+    return spent(choice->way, choice->budget);
+  } catch (const UserError& error) {
+    if (choice->way == ways::kConstant) throw;
+    reasons_.push_back(
+        fmt::format("{} cannot spend {:.4g} of static's cost here, and gives way to constant bits: {}.",
+                    choice->way, choice->budget, error.what()));
+    return spent(ways::kConstant, choice->budget);
+  }
+}
+
+Candidate Adviser::spent(const std::string& way, double budget) {
   Recipe recipe = request_.recipe;
   recipe.training.steps = request_.steps;
-  recipe = spend_budget(recipe, choice.way, choice.budget);
+  recipe = spend_budget(recipe, way, budget);
   Candidate result = candidate(schedule_of(recipe.precision));
-  if (recipe.training.steps == request_.steps) return result;
-  result.training = recipe.training;
-  result.cost *= static_cast<double>(recipe.training.steps) / static_cast<double>(request_.steps);
-  return result;
+  if (recipe.training.steps != request_.steps) {
+    result.training = recipe.training;
+    result.cost *= static_cast<double>(recipe.training.steps) / static_cast<double>(request_.steps);
+  }
+  return judged_at_last_bits(result);
 }
 
 const Setting* Adviser::choose(const Analysis& suite, const std::vector<const Setting*>& settings) {
@@ -319,7 +367,7 @@ Candidate Adviser::by_budget() {
         "The budget takes {} bits, fewer than the recipe's lowest, {}. Whether the network learns "
         "there only `lowtide range-test` can tell.",
         fewest, lowest_bits()));
-  return chosen;
+  return judged_at_last_bits(chosen);
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ struct AdviceRequest {
 struct Advice {
   ScheduleSpec schedule;
   TrainingOptions training;          // the recipe's, but where the advice is to train for fewer steps
+  int eval_bits = -1;                // the recipe's, but where a budget leaves its last steps fewer
   double relative_cost = 0;          // of fp32, counted step by step
   double of_static = 0;              // the same against static at the recipe's highest bits
   std::vector<std::string> reasons;  // a sentence each

@@ -1,14 +1,17 @@
 #include "lowtide/study/analysis.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
 #include "lowtide/cost/summary.h"
 #include "lowtide/schedule/cycles.h"
+#include "lowtide/schedule/text.h"
 #include "lowtide/study/best_of_ten.h"
 #include "lowtide/study/contrast.h"
 #include "lowtide/study/equal_cost.h"
@@ -106,6 +109,7 @@ void add_run(Analysis& analysis, const Member& member, const RunSummary& run, do
   }
   setting->by_seed[run.seed] = value;
   if (run.valid) setting->held_out[run.seed] = *run.valid;
+  setting->judged_at.insert(run.eval_bits);
   move_mean(setting->cost, run.cost, setting->by_seed.size());
 }
 
@@ -368,6 +372,32 @@ Analysis analyse(const Study& study, const RunScan& scan, Judge judge, const Cos
     analysis.groups = group_by_saving(analysis);
   }
   return analysis;
+}
+
+void freeze(Analysis& analysis, const std::string& way, std::optional<double> budget) {
+  if (analysis.study.kind != Study::kBudget)
+    throw UserError(fmt::format("a study of kind {} has no ways to spend a budget, such as {}",
+                                analysis.study.kind, lowtide::quoted(way)));
+  std::vector<std::string> ways;
+  for (const Setting& setting : analysis.settings) {
+    if (!setting.contrast || !setting.budget || (budget && setting.budget != budget)) continue;
+    if (std::find(ways.begin(), ways.end(), setting.way) == ways.end()) ways.push_back(setting.way);
+    if (!equal_ignoring_case(setting.way, way)) continue;
+    const std::size_t seeds = pairs_of(setting, *reference_of(analysis, setting)).ours.size();
+    FrozenWay frozen{.budget = *setting.budget,
+                     .from_reference = {setting.way, analysis.reference, seeds, *setting.contrast}};
+    for (const BestOfTen& best : analysis.best_of_ten) {
+      if (best.budget != setting.budget) continue;
+      for (const WayContrast& one : best.ways) {
+        if (one.way == setting.way) frozen.from_best = one;
+      }
+    }
+    analysis.frozen.push_back(std::move(frozen));
+  }
+  if (analysis.frozen.empty())
+    throw UserError(fmt::format("{} has no result{} to compare with constant{}; expected one of: {}",
+                                lowtide::quoted(way), budget ? fmt::format(" at {}", *budget) : "",
+                                did_you_mean(way, {ways.begin(), ways.end()}), fmt::join(ways, ", ")));
 }
 
 void adjust_together(std::vector<Analysis>& analyses) {

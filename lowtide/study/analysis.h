@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct Setting {
   std::string way{};                 // to spend it
   std::map<std::uint64_t, double> by_seed{};
   std::map<std::uint64_t, double> held_out{};  // of the runs that held items out
+  std::set<int> judged_at{};                   // forward bits that its runs were evaluated at; 0: fp32
   double mean = 0;
   std::optional<double> deviation{};
   RunCost cost{};  // mean over seeds; bit operations differ for `progressive` alone
@@ -88,21 +90,29 @@ struct WayContrast {
   Contrast contrast{};
 };
 
-// The best of the ten at a budget against constant bits. Picked by some seeds and tested on the others: the best of ten by
-// chance alone would win on its own seeds.
+// The best of the ten at a budget against constant bits. On each seed it is the one that is best on all other seeds: the best of
+// ten by chance alone would win on its own.
 struct BestOfTen {
   double budget = 0;
-  std::string way;  // which of the ten; empty where there are too few seeds to split
-  std::vector<std::uint64_t> picked, tested{};  // seeds
-  std::string split{};              // what it was picked by: "held-out", or "test" where none were
-  Contrast contrast{};              // on the tested seeds
-  std::vector<WayContrast> ways{};  // on them too: every other way against it
+  std::vector<std::uint64_t> seeds;  // that all have
+  // Which of the ten is tested on a seed; none where the seeds are fewer than kFewestSeeds.
+  std::map<std::uint64_t, std::string> picks{};
+  std::string split{};  // what they were picked by: "held-out", or "test" where none were
+  Contrast contrast{};
+  std::vector<WayContrast> ways{};  // every other way against it
 };
 
 // A closed loop at a budget against its own bits: in another order, and of another seed's run.
 struct LoopAndCopies {
   double budget = 0;
   std::vector<WayContrast> ways{};
+};
+
+// A way that was chosen before the study was run, at a budget: its p are adjusted over tasks, and over its budgets, alone.
+struct FrozenWay {
+  double budget = 0;
+  WayContrast from_reference;
+  std::optional<WayContrast> from_best{};  // of the ten, unless it is one of them
 };
 
 // Of a run: those after its last step, or those of its best evaluation (`keep-best`).
@@ -123,6 +133,7 @@ struct Analysis {
   std::optional<CriticalPeriod> period;
   std::vector<BestOfTen> best_of_ten;  // budget: one for each at which the ten have results
   std::vector<LoopAndCopies> loops;    // budget: one for each at which a loop and a copy of it have results
+  std::vector<FrozenWay> frozen;       // budget: where one was
   std::size_t studies = 1;             // that p are adjusted for
   std::vector<SkippedFolder> missing;  // members without a result, and what else was skipped
 };
@@ -153,7 +164,12 @@ enum class Judge { kTest, kHeldOut };
 Analysis analyse(const Study& study, const RunScan& scan, Judge judge = Judge::kTest,
                  const CostMeasure& measure = {}, Weights weights = Weights::kLast);
 
-// Of budget studies of several tasks: p of each question are adjusted over all of them. UserError for studies of other kinds.
+// Takes a way as frozen beforehand, at all budgets or at one. UserError where it has no result to compare; its p are adjusted by
+// adjust_together.
+void freeze(Analysis& analysis, const std::string& way, std::optional<double> budget = {});
+
+// Of budget studies, of one task or several: p of each question are adjusted over all of them. UserError for studies of other
+// kinds.
 void adjust_together(std::vector<Analysis>& analyses);
 
 // What a choice may be made by: the held-out items, where every run has them; else the test set.

@@ -6,6 +6,7 @@
 #include "lowtide/schedule/plot.h"
 #include "lowtide/study/analysis.h"
 #include "lowtide/study/bar_chart.h"
+#include "lowtide/study/equal_cost.h"
 #include "lowtide/study/text_parts.h"
 #include "lowtide/train/progress.h"
 
@@ -23,11 +24,10 @@ std::string title(const Analysis& analysis) {
                            : study.kind == Study::kBudget ? "Equal cost"
                            : study.window > 0             ? "Critical periods: windows"
                                                           : "Critical periods: deficits";
-  const std::string trained =
-      study.command.empty()
-          ? fmt::format("{}, {} steps of {}", study.recipe.model.name, study.recipe.training.steps,
-                        batch_text(study.recipe))
-          : fmt::format("`{}`, {} steps", study.command, study.recipe.training.steps);
+  const std::string trained = study.command.empty()
+                                  ? fmt::format("{}, {} steps of {}", study.recipe.model.name,
+                                                study.recipe.training.steps, batch_text(study.recipe))
+                                  : fmt::format("`{}`, {} steps", study.command, study.recipe.training.steps);
   return fmt::format("# {}\n\n{}, bits {}, gradient bits {}, {} seed{}; {} {}{}, {} is better.\n\n", what,
                      trained, study.recipe.precision.bits, study.recipe.precision.grad_bits, study.seeds,
                      study.seeds == 1 ? "" : "s", analysis.split, analysis.metric->name,
@@ -178,6 +178,15 @@ std::string missing_list(const Analysis& analysis) {
   return text;
 }
 
+// The schedule's line; of a loop's bits alone, of which each seed has a table of its own, whose they are.
+std::string schedule_text(const Setting& setting) {
+  const std::string line = to_string(setting.schedule);
+  const std::optional<std::string> loop = loop_copied_by(setting.way);
+  if (!loop) return line;
+  return fmt::format("table of the bits of {}, {}", line,
+                     setting.way == shuffled_loop(*loop) ? "shuffled" : "of another seed");
+}
+
 std::string csv_field(const std::string& text) {
   return text.find(',') == std::string::npos ? text : "\"" + text + "\"";
 }
@@ -208,18 +217,24 @@ Json ways_json(const std::vector<WayContrast>& ways) {
 }
 
 Json best_json(const BestOfTen& best) {
+  Json picks = Json::object();
+  for (const auto& [seed, way] : best.picks) picks[fmt::to_string(seed)] = way;
   return {{"budget", best.budget},
-          {"way", best.way},
-          {"picked_on", best.picked},
+          {"picks", picks},
           {"picked_by", best.split},
-          {"tested_on", best.tested},
-          {"contrast", best.way.empty() ? Json() : contrast_json(best.contrast)},
+          {"contrast", best.picks.empty() ? Json() : contrast_json(best.contrast)},
           {"against_it", ways_json(best.ways)}};
+}
+
+Json frozen_json(const FrozenWay& frozen) {
+  std::vector<WayContrast> ways{frozen.from_reference};
+  if (frozen.from_best) ways.push_back(*frozen.from_best);
+  return {{"budget", frozen.budget}, {"against", ways_json(ways)}};
 }
 
 Json setting_json(const Setting& setting) {
   Json json{{"setting", setting.name},
-            {"schedule", to_string(setting.schedule)},
+            {"schedule", schedule_text(setting)},
             {"group", setting.group},
             {"at", or_null(setting.at)},
             {"seeds", Json::object()},
@@ -268,11 +283,11 @@ std::string to_csv(const Analysis& analysis) {
       "setting,schedule,group,at,seeds,mean,deviation,relative_cost,relative_cost_actual,gbitops_paper,"
       "gbitops_actual,seconds,saving,on_front,difference,low,high,p,test,ends_at_other_bits";
   const bool budgets = analysis.study.kind == Study::kBudget;
-  text += budgets ? ",budget,way\n" : "\n";
+  text += budgets ? ",budget,way,judged_at\n" : "\n";
   for (const Setting& setting : analysis.settings) {
     const RunCost& cost = setting.cost;
     text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}", csv_field(setting.name),
-                        csv_field(to_string(setting.schedule)), setting.group, optional(setting.at),
+                        csv_field(schedule_text(setting)), setting.group, optional(setting.at),
                         setting.by_seed.size(), setting.mean, optional(setting.deviation),
                         cost.relative_paper, cost.relative_actual, cost.gbitops_paper, cost.gbitops_actual,
                         cost.seconds, optional(setting.saving), setting.on_front ? 1 : 0);
@@ -285,7 +300,9 @@ std::string to_csv(const Analysis& analysis) {
       text += ",,,,,";
     }
     text += analysis.study.window > 0 ? fmt::format(",{:d}", ends_at_other_bits(analysis, setting)) : ",";
-    text += budgets ? fmt::format(",{},{}\n", optional(setting.budget), csv_field(setting.way)) : "\n";
+    text += budgets ? fmt::format(",{},{},{}\n", optional(setting.budget), csv_field(setting.way),
+                                  judged_at_text(setting, " "))
+                    : "\n";
   }
   return text;
 }
@@ -308,7 +325,8 @@ Json to_json(const Analysis& analysis) {
     Json one = setting_json(setting);
     if (analysis.study.window > 0) one["ends_at_other_bits"] = ends_at_other_bits(analysis, setting);
     if (analysis.study.kind == Study::kBudget)
-      one.update({{"budget", or_null(setting.budget)}, {"way", setting.way}});
+      one.update(
+          {{"budget", or_null(setting.budget)}, {"way", setting.way}, {"judged_at", setting.judged_at}});
     json["settings"].push_back(one);
   }
   for (const SkippedFolder& skipped : analysis.missing)
@@ -325,6 +343,8 @@ Json to_json(const Analysis& analysis) {
     json["loops"] = Json::array();
     for (const LoopAndCopies& at : analysis.loops)
       json["loops"].push_back({{"budget", at.budget}, {"against_its_bits", ways_json(at.ways)}});
+    json["frozen"] = Json::array();
+    for (const FrozenWay& frozen : analysis.frozen) json["frozen"].push_back(frozen_json(frozen));
     json["adjusted_over_studies"] = analysis.studies;
     return json;
   }

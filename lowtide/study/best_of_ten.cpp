@@ -9,8 +9,7 @@
 namespace lowtide {
 namespace {
 
-// A test takes its seeds, and the pick one more.
-constexpr std::size_t kFewestToSplit = kFewestSeeds + 1;
+constexpr const char* kBestOfTen = "the best of the ten";
 
 using Values = std::map<std::uint64_t, double>;
 
@@ -41,17 +40,6 @@ double mean_over(const Values& values, const std::vector<std::uint64_t>& seeds) 
   return mean(some);
 }
 
-// With those of these seeds that it has.
-Setting only(const Setting& setting, const std::vector<std::uint64_t>& seeds) {
-  Setting result{.name = setting.name};
-  for (const std::uint64_t seed : seeds) {
-    const auto of_seed = setting.by_seed.find(seed);
-    if (of_seed != setting.by_seed.end()) result.by_seed.insert(*of_seed);
-  }
-  if (!result.by_seed.empty()) result.mean = mean(values_of(result));
-  return result;
-}
-
 WayContrast compare(const std::string& way, const Setting& setting, const std::string& reference_way,
                     const Setting& reference) {
   return {.way = way,
@@ -66,41 +54,44 @@ bool is_tested_against_best(const Analysis& analysis, const Setting& setting) {
          !loop_copied_by(setting.way);
 }
 
-std::vector<WayContrast> against_best(const Analysis& analysis, const BestOfTen& best,
-                                      const Setting& of_best) {
-  const Setting reference = only(of_best, best.tested);
-  std::vector<WayContrast> result;
-  for (const Setting& setting : analysis.settings) {
-    if (setting.budget != best.budget || !is_tested_against_best(analysis, setting)) continue;
-    const Setting tested = only(setting, best.tested);
-    if (!pairs_of(tested, reference).ours.empty())
-      result.push_back(compare(setting.way, tested, best.way, reference));
-  }
-  return result;
+// By the held-out items, so that the test set does not choose what it then judges.
+bool has_held_out(const std::vector<const Setting*>& ten) {
+  return std::all_of(ten.begin(), ten.end(),
+                     [](const Setting* one) { return one->held_out.size() == one->by_seed.size(); });
 }
 
+const Setting& best_on(const Metric& metric, const std::vector<const Setting*>& ten,
+                       const std::vector<std::uint64_t>& seeds) {
+  const bool held_out = has_held_out(ten);
+  const auto picked_mean = [&](const Setting* one) {
+    return mean_over(held_out ? one->held_out : one->by_seed, seeds);
+  };
+  return **std::min_element(ten.begin(), ten.end(), [&](const Setting* a, const Setting* b) {
+    return is_better(metric, picked_mean(a), picked_mean(b));
+  });
+}
+
+// Leaves one seed out at a time: what is the best on the others is tested on it.
 BestOfTen pick_and_test(const Analysis& analysis, const std::vector<const Setting*>& ten,
                         const Setting& reference) {
-  BestOfTen result{.budget = *reference.budget, .way = "", .picked = shared_seeds(ten, reference)};
-  if (result.picked.size() < kFewestToSplit) return result;
-  // The later half is tested on, or as many more as a test takes.
-  const std::size_t tested = std::max(kFewestSeeds, (result.picked.size() + 1) / 2);
-  const auto first = result.picked.end() - static_cast<std::ptrdiff_t>(tested);
-  result.tested.assign(first, result.picked.end());
-  result.picked.erase(first, result.picked.end());
-  // By the held-out items, so that the test set does not choose what it then judges.
-  const bool held_out = std::all_of(
-      ten.begin(), ten.end(), [](const Setting* one) { return one->held_out.size() == one->by_seed.size(); });
-  result.split = held_out ? "held-out" : "test";
-  const auto picked_mean = [&](const Setting* one) {
-    return mean_over(held_out ? one->held_out : one->by_seed, result.picked);
-  };
-  const Setting* best = *std::min_element(ten.begin(), ten.end(), [&](const Setting* a, const Setting* b) {
-    return is_better(*analysis.metric, picked_mean(a), picked_mean(b));
-  });
-  result.way = best->way;
-  result.contrast = contrast(only(*best, result.tested), only(reference, result.tested));
-  result.ways = against_best(analysis, result, *best);
+  BestOfTen result{.budget = *reference.budget, .seeds = shared_seeds(ten, reference)};
+  if (result.seeds.size() < kFewestSeeds) return result;
+  result.split = has_held_out(ten) ? "held-out" : "test";
+  Setting picked{.name = kBestOfTen};
+  for (const std::uint64_t seed : result.seeds) {
+    std::vector<std::uint64_t> others = result.seeds;
+    std::erase(others, seed);
+    const Setting& best = best_on(*analysis.metric, ten, others);
+    result.picks[seed] = best.way;
+    picked.by_seed[seed] = best.by_seed.at(seed);
+  }
+  picked.mean = mean(values_of(picked));
+  result.contrast = contrast(picked, reference);
+  for (const Setting& setting : analysis.settings) {
+    if (setting.budget == result.budget && is_tested_against_best(analysis, setting) &&
+        !pairs_of(setting, picked).ours.empty())
+      result.ways.push_back(compare(setting.way, setting, kBestOfTen, picked));
+  }
   return result;
 }
 

@@ -65,10 +65,13 @@ const Setting* nearest(const std::vector<const Setting*>& settings, double budge
   });
 }
 
-BudgetChoice at_budget(const Analysis& study, std::vector<const Setting*> settings, double budget) {
+std::optional<BudgetChoice> at_budget(const Analysis& study, std::vector<const Setting*> settings,
+                                      double budget) {
+  if (budget >= 1)
+    return BudgetChoice{
+        .way = "", .budget = 1, .reasons = {"The budget allows the highest bits throughout."}};
   std::erase_if(settings, [](const Setting* setting) { return !setting->budget; });
-  if (budget >= 1 || settings.empty())
-    return {.way = "", .budget = 1, .reasons = {"The budget allows the highest bits throughout."}};
+  if (settings.empty()) return std::nullopt;
   const Setting* chosen = nearest(settings, budget);
   BudgetChoice choice{.way = chosen->way, .budget = budget, .reasons = {way_reason(study, *chosen)}};
   if (budget_of(*chosen) != budget) {
@@ -112,15 +115,15 @@ BudgetChoice by_goal(const Analysis& study, const std::vector<const Setting*>& s
 
 }  // namespace
 
-BudgetChoice choose_from_budgets(const Analysis& study, const BudgetQuestion& question) {
+std::optional<BudgetChoice> choose_from_budgets(const Analysis& study, const BudgetQuestion& question) {
   const std::vector<const Setting*> settings = choices(study, question.may_begin_low);
   if (settings.empty())
     throw UserError(
         "the budget study has no result yet that advice could start from: neither constant nor static");
-  BudgetChoice choice = question.budget ? at_budget(study, settings, *question.budget)
-                                        : by_goal(study, settings, question.goal);
-  if (study.split == "test")
-    choice.reasons.emplace_back(
+  std::optional<BudgetChoice> choice = question.budget ? at_budget(study, settings, *question.budget)
+                                                       : by_goal(study, settings, question.goal);
+  if (choice && study.split == "test")
+    choice->reasons.emplace_back(
         "No items were held out: the test set made this choice, and is no longer a fresh judge of it.");
   return choice;
 }

@@ -21,7 +21,7 @@ struct BudgetChoice {
 };
 
 // What a budget study speaks for. At a budget that is constant bits, unless another way is better than they are and told
-// from noise: what is simple needs no proof.
-BudgetChoice choose_from_budgets(const Analysis& study, const BudgetQuestion& question);
+// from noise: what is simple needs no proof. Nothing where no budget has a result yet and less than static's cost is asked about.
+std::optional<BudgetChoice> choose_from_budgets(const Analysis& study, const BudgetQuestion& question);
 
 }  // namespace lowtide

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "lowtide/study/equal_cost.h"
 #include "lowtide/study/text_parts.h"
@@ -21,8 +22,8 @@ std::string head(const Analysis& analysis) {
   const Metric& metric = *analysis.metric;
   const bool timed = analysis.measure.axis == CostAxis::kTime;
   return fmt::format(
-      "| schedule | GBitOps, {} | of static |{} {}{} | seeds | front | difference | 95 % | p |\n"
-      "|---|---|---|---|---|---|---|---|---|{}\n",
+      "| schedule | judged at | GBitOps, {} | of static |{} {}{} | seeds | front | difference | 95 % | p |\n"
+      "|---|---|---|---|---|---|---|---|---|---|{}\n",
       to_string(analysis.measure.count), timed ? " time |" : "", metric.name, unit_of(metric),
       timed ? "---|" : "");
 }
@@ -32,8 +33,9 @@ std::string row(const Analysis& analysis, const Setting& setting) {
   const CostCount count = analysis.measure.count;
   const Setting* full = full_cost(analysis);
   const bool timed = analysis.measure.axis == CostAxis::kTime;
-  return fmt::format("| {} | {:.1f} | {} |{} {} | {} | {} | {} |\n",
-                     setting.budget ? setting.way : setting.name, setting.cost.gbitops(count),
+  return fmt::format("| {} | {} | {:.1f} | {} |{} {} | {} | {} | {} |\n",
+                     setting.budget ? setting.way : setting.name, judged_at_text(setting, ", "),
+                     setting.cost.gbitops(count),
                      full == nullptr || full->cost.gbitops(count) == 0
                          ? ""
                          : fmt::format("{:.4f}", setting.cost.gbitops(count) / full->cost.gbitops(count)),
@@ -67,6 +69,9 @@ std::string notes(const Analysis& analysis) {
              "highest last; a loop's own bits (price's without its probes), shuffled in time, and replayed "
              "with "
              "another seed.\n"
+             "Judged at: the forward bits of the evaluation, the highest of a way's last steps; of a loop, "
+             "and "
+             "of its bits replayed, the highest that it may choose; of its bits shuffled those of constant.\n"
              "A budget counts every layer at the scheduled bits. GBitOps of the whole run, {}: {}. Of "
              "static: the same as a share. Front: none of as small a {} is as good.\n",
              to_string(full_cost_schedule(analysis.study.recipe.precision)), to_string(count),
@@ -82,16 +87,26 @@ std::string difference_text(const Metric& metric, const Contrast& contrast, std:
                      verdict(contrast, seeds));
 }
 
+// "CR for seeds 1, 3, RR for seed 2"; "CR" where it is the same for all.
+std::string picks_text(const BestOfTen& best) {
+  std::map<std::string, std::vector<std::uint64_t>> seeds;
+  for (const auto& [seed, way] : best.picks) seeds[way].push_back(seed);
+  if (seeds.size() == 1) return seeds.begin()->first;
+  std::vector<std::string> parts;
+  for (const auto& [way, its] : seeds)
+    parts.push_back(fmt::format("{} for seed{} {}", way, its.size() == 1 ? "" : "s", fmt::join(its, ", ")));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 std::string best_line(const Analysis& analysis, const BestOfTen& best) {
-  if (best.way.empty()) {
-    return fmt::format("- {}: {} shared seed{} cannot be split; it takes {}, better ten\n", best.budget,
-                       best.picked.size(), best.picked.size() == 1 ? "" : "s", kFewestSeeds + 1);
+  if (best.picks.empty()) {
+    return fmt::format("- {}: {} shared seed{} cannot pick and test; it takes {}, better ten\n", best.budget,
+                       best.seeds.size(), best.seeds.size() == 1 ? "" : "s", kFewestSeeds);
   }
   const Metric& metric = *analysis.metric;
-  std::string text = fmt::format(
-      "- {}: {}, picked on seed{} {} by {} {}; on seeds {} it differs from constant by {}\n", best.budget,
-      best.way, best.picked.size() == 1 ? "" : "s", fmt::join(best.picked, ", "), best.split, metric.name,
-      fmt::join(best.tested, ", "), difference_text(metric, best.contrast, best.tested.size()));
+  std::string text = fmt::format("- {}: {}, by {} {} on the other seeds; it differs from constant by {}\n",
+                                 best.budget, picks_text(best), best.split, metric.name,
+                                 difference_text(metric, best.contrast, best.seeds.size()));
   for (const WayContrast& one : best.ways)
     text += fmt::format("  - {} differs from it by {}\n", one.way,
                         difference_text(metric, one.contrast, one.seeds));
@@ -100,9 +115,11 @@ std::string best_line(const Analysis& analysis, const BestOfTen& best) {
 
 std::string best_list(const Analysis& analysis) {
   if (analysis.best_of_ten.empty()) return "";
-  std::string text = "## The best of the ten, on seeds that did not pick it\n";
+  std::string text = "## The best of the ten, on each seed the best on the others\n";
   for (const BestOfTen& best : analysis.best_of_ten) text += best_line(analysis, best);
-  return text + "\n";
+  return text +
+         "\nEach seed is left out once, and tests what the others picked. The picks share seeds, so these "
+         "differences are not quite as independent as the test takes them to be.\n\n";
 }
 
 std::string loops_list(const Analysis& analysis) {
@@ -116,11 +133,30 @@ std::string loops_list(const Analysis& analysis) {
   return text + "\n";
 }
 
+std::string frozen_list(const Analysis& analysis) {
+  if (analysis.frozen.empty()) return "";
+  const Metric& metric = *analysis.metric;
+  std::string text = fmt::format("## {}, frozen beforehand\n", analysis.frozen[0].from_reference.way);
+  for (const auto& [budget, from_reference, from_best] : analysis.frozen) {
+    text += fmt::format("- {}: differs from {} by {}\n", budget, from_reference.reference,
+                        difference_text(metric, from_reference.contrast, from_reference.seeds));
+    if (from_best)
+      text += fmt::format("  - from {} by {}\n", from_best->reference,
+                          difference_text(metric, from_best->contrast, from_best->seeds));
+  }
+  return text +
+         fmt::format(
+             "\nHere p is adjusted by Holm for each of the two questions over the budgets in this list{} "
+             "alone. That holds for a way, and a budget, that were chosen before these runs.\n\n",
+             analysis.studies > 1 ? fmt::format(" and the {} studies", analysis.studies) : "");
+}
+
 // What a p of the lists is worth.
 std::string family_note(const Analysis& analysis) {
   if (analysis.best_of_ten.empty() && analysis.loops.empty()) return "";
   return fmt::format(
-      "In these lists p is adjusted by Holm for each question by itself: whether the best of the ten beats "
+      "In the lists of the best of the ten and of loops p is adjusted by Holm for each question by itself: "
+      "whether the best of the ten beats "
       "constant, whether another way beats it, whether a loop beats its own bits; each over all ways and "
       "budgets{}.\n\n",
       analysis.studies > 1 ? fmt::format(" of the {} studies", analysis.studies) : "");
@@ -129,8 +165,8 @@ std::string family_note(const Analysis& analysis) {
 }  // namespace
 
 std::string budget_body(const Analysis& analysis) {
-  return tables(analysis) + notes(analysis) + best_list(analysis) + loops_list(analysis) +
-         family_note(analysis);
+  return tables(analysis) + notes(analysis) + frozen_list(analysis) + best_list(analysis) +
+         loops_list(analysis) + family_note(analysis);
 }
 
 }  // namespace lowtide

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lowtide/study/equal_cost.h"
+
 namespace lowtide {
 namespace {
 
@@ -58,14 +60,18 @@ Contrast contrast(const Setting& setting, const Setting& reference) {
 
 void adjust(Questions& questions) {
   adjust(questions.reference);
+  adjust(questions.bits_alone);
   adjust(questions.best);
   adjust(questions.against_best);
   adjust(questions.copies);
+  adjust(questions.frozen);
+  adjust(questions.frozen_best);
 }
 
 void ask(Questions& questions, Analysis& analysis) {
   for (Setting& setting : analysis.settings) {
-    if (setting.contrast) questions.reference.push_back(&*setting.contrast);
+    auto& question = loop_copied_by(setting.way) ? questions.bits_alone : questions.reference;
+    if (setting.contrast) question.push_back(&*setting.contrast);
   }
   for (BestOfTen& best : analysis.best_of_ten) {
     questions.best.push_back(&best.contrast);
@@ -73,6 +79,10 @@ void ask(Questions& questions, Analysis& analysis) {
   }
   for (LoopAndCopies& loops : analysis.loops) {
     for (WayContrast& way : loops.ways) questions.copies.push_back(&way.contrast);
+  }
+  for (FrozenWay& frozen : analysis.frozen) {
+    questions.frozen.push_back(&frozen.from_reference.contrast);
+    if (frozen.from_best) questions.frozen_best.push_back(&frozen.from_best->contrast);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "lowtide/base/suggest.h"
 #include "lowtide/schedule/cycles.h"
 #include "lowtide/schedule/text.h"
+#include "lowtide/train/learning_rate.h"
 
 namespace lowtide {
 namespace {
@@ -117,6 +118,39 @@ std::string phases_line(const Recipe& recipe, int low, double budget) {
       to_string(full_cost_schedule(recipe.precision))));
 }
 
+// With the budget spent, and judged as any schedule is.
+Recipe with_way(Recipe recipe, const std::string& way, double budget) {
+  std::string& schedule = recipe.precision.schedule;
+  const std::string full = to_string(full_cost_schedule(recipe.precision));
+  if (way == ways::kPhases) refuse_phases(recipe, budget);
+  if (way == ways::kShorter) {
+    recipe.training = shortened(recipe.training, budget);
+    schedule = full;
+  } else if (way == ways::kConstant) {
+    schedule = with_budget(full, budget);
+  } else if (way == ways::kMatched) {
+    const ScheduleSpec range = range_of(recipe.precision);
+    schedule = with_budget(
+        fmt::format("matched {}:{} grad={}", range.bits.low, range.bits.high, range.grad.high), budget);
+  } else if (const std::string loop = loop_copied_by(way).value_or(way);
+             std::find(loops().begin(), loops().end(), loop) != loops().end()) {
+    schedule = with_budget(loop_line(loop, recipe), budget);
+  } else if (find_cyclic(way) != nullptr) {
+    schedule = way;
+    schedule = with_budget(to_string(schedule_of(recipe.precision)), budget);
+  } else if (const auto then = way.find(kThen); then == 1 || then == 2) {
+    schedule = phases_line(recipe, std::stoi(way), budget);
+  } else {
+    schedule = with_budget(way, budget);
+  }
+  return recipe;
+}
+
+bool is_shuffled(const std::string& way) {
+  const std::optional<std::string> loop = loop_copied_by(way);
+  return loop && way == shuffled_loop(*loop);
+}
+
 }  // namespace
 
 const std::vector<std::string>& loops() {
@@ -172,31 +206,30 @@ std::vector<std::string> ways_of(const std::string& schedule, const Recipe& reci
   return result;
 }
 
-Recipe spend_budget(Recipe recipe, const std::string& way, double budget) {
-  std::string& schedule = recipe.precision.schedule;
-  const std::string full = to_string(full_cost_schedule(recipe.precision));
-  if (way == ways::kPhases) refuse_phases(recipe, budget);
-  if (way == ways::kShorter) {
-    recipe.training = shortened(recipe.training, budget);
-    schedule = full;
-  } else if (way == ways::kConstant) {
-    schedule = with_budget(full, budget);
-  } else if (way == ways::kMatched) {
-    const ScheduleSpec range = range_of(recipe.precision);
-    schedule = with_budget(
-        fmt::format("matched {}:{} grad={}", range.bits.low, range.bits.high, range.grad.high), budget);
-  } else if (const std::string loop = loop_copied_by(way).value_or(way);
-             std::find(loops().begin(), loops().end(), loop) != loops().end()) {
-    schedule = with_budget(loop_line(loop, recipe), budget);
-  } else if (find_cyclic(way) != nullptr) {
-    schedule = way;
-    schedule = with_budget(to_string(schedule_of(recipe.precision)), budget);
-  } else if (const auto then = way.find(kThen); then == 1 || then == 2) {
-    schedule = phases_line(recipe, std::stoi(way), budget);
-  } else {
-    schedule = with_budget(way, budget);
+void judge_at_last_bits(Recipe& recipe) {
+  if (recipe.precision.eval_bits >= 0) return;
+  const ScheduleSpec spec = schedule_of(recipe.precision);
+  if (spec.is_closed_loop() || spec.tail) return;
+  const std::int64_t steps = recipe.training.steps;
+  const auto schedule = make_schedule(spec, steps, rates_of(recipe.training, steps));
+  int highest = 0;
+  for (std::int64_t step = std::min(steps - steps / 10, steps - 1); step < steps;
+       step = schedule->same_until(step)) {
+    const Bits bits = schedule->at(step);
+    if (is_fp32(bits)) return;
+    highest = std::max(highest, bits.forward);
   }
-  return recipe;
+  if (highest != spec.last().forward) recipe.precision.eval_bits = highest;
+}
+
+Recipe spend_budget(const Recipe& recipe, const std::string& way, double budget) {
+  Recipe result = with_way(recipe, way, budget);
+  if (is_shuffled(way)) {
+    result.precision.eval_bits = spend_budget(recipe, ways::kConstant, budget).precision.eval_bits;
+  } else {
+    judge_at_last_bits(result);
+  }
+  return result;
 }
 
 }  // namespace lowtide

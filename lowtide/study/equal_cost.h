@@ -42,10 +42,15 @@ std::vector<std::string> budget_schedules(const std::vector<std::string>& given)
 // which none meets the budget are `phases`.
 std::vector<std::string> ways_of(const std::string& schedule, const Recipe& recipe, double budget);
 
-// The recipe, whose steps are known, with the budget spent in this way: to the step, and never exceeded. With the bits of
-// a loop's runs: the loop, in whose place they come. UserError where phases cannot spend it; whether other ways can, tells
-// make_schedule.
-Recipe spend_budget(Recipe recipe, const std::string& way, double budget);
+// Sets eval-bits, unless the recipe asks for some, to the highest forward bits of the last tenth of its steps, where those
+// are not what it would be judged at: a network that never had 8 bits is worse at 8. What decides while it runs, or ends in
+// a tail, stays as it is. UserError where the schedule is not possible.
+void judge_at_last_bits(Recipe& recipe);
+
+// The recipe, whose steps are known, with the budget spent in this way, to the step and never exceeded, and judged at its
+// last bits. With the bits of a loop's runs: the loop, in whose place they come, judged as the loop; where they are shuffled,
+// and end at any of them, as constant bits. UserError where this way cannot spend it.
+Recipe spend_budget(const Recipe& recipe, const std::string& way, double budget);
 
 // The schedule at the recipe's highest bits: what a budget is a share of.
 ScheduleSpec full_cost_schedule(const PrecisionOptions& precision);

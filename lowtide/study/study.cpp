@@ -137,9 +137,9 @@ std::vector<Member> budget_settings(const Study& study, const Recipe& recipe) {
   return result;
 }
 
-void expect_schedule(const Recipe& recipe) {
+void expect_schedule(const Recipe& recipe, const std::vector<LayerSize>& layers = {}) {
   const TrainingOptions& training = recipe.training;
-  make_schedule(schedule_of(recipe.precision), training.steps, rates_of(training, training.steps));
+  make_schedule(schedule_of(recipe.precision), training.steps, rates_of(training, training.steps), layers);
 }
 
 void expect_possible(const Recipe& recipe) {
@@ -161,8 +161,23 @@ void note_impossible(Study& study) {
       if (!is_impossible(study, one.setting)) study.impossible.push_back({one.setting, error.what()});
     }
   }
-  const bool static_alone = budget_settings(study, study.recipe).size() == 1;
+  const std::vector<BudgetWay> ways = budget_ways(study, study.recipe);
+  const bool static_alone = std::all_of(
+      ways.begin(), ways.end(), [&](const BudgetWay& one) { return is_impossible(study, one.setting); });
   if (static_alone && !study.impossible.empty()) throw UserError(study.impossible[0].reason);
+}
+
+// Why a schedule could not be in a network of these layers; empty where it could.
+std::string why_not(const Study& study, const std::string& schedule, const std::vector<LayerSize>& layers) {
+  for (const double budget : study.budgets) {
+    if (is_impossible(study, fmt::format("{} {}", schedule, budget))) continue;
+    try {
+      expect_schedule(spend_budget(study.recipe, schedule, budget), layers);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+  }
+  return "";
 }
 
 // The members of one seed.
@@ -380,6 +395,25 @@ void complete(Study& study) {
   check_members(study);
 }
 
+bool has_bits_for_layers(const Study& study) {
+  return study.kind == Study::kBudget && study.command.empty() &&
+         std::any_of(study.schedules.begin(), study.schedules.end(), [](const std::string& schedule) {
+           return schedule.find(ways::kWaterfill) != std::string::npos;
+         });
+}
+
+std::vector<ImpossibleSetting> fit_to_layers(Study& study, const std::vector<LayerSize>& layers) {
+  std::vector<ImpossibleSetting> left_out;
+  for (const std::string& schedule : study.schedules) {
+    if (schedule.find(ways::kWaterfill) == std::string::npos) continue;
+    if (const std::string reason = why_not(study, schedule, layers); !reason.empty())
+      left_out.push_back({schedule, reason});
+  }
+  for (const ImpossibleSetting& one : left_out) std::erase(study.schedules, one.setting);
+  if (study.schedules.empty()) throw UserError(left_out[0].reason);
+  return left_out;
+}
+
 std::string to_toml(const Study& study) {
   std::string text = "# A study of lowtide: this, then the recipe that its runs have in common.\n";
   const Json json = varied(study);
@@ -427,12 +461,13 @@ std::vector<std::string> differences(const Study& a, const Study& b) {
 
 std::vector<Member> members(const Study& study) {
   if (study.kind == Study::kRangeTest) return range_members(study.recipe, range_options(study));
+  const std::vector<Member> of_a_seed = settings(study, study.recipe);
   std::vector<Member> result;
   for (std::int64_t i = 0; i < study.seeds; ++i) {
-    Recipe recipe = study.recipe;
-    recipe.training.seed += static_cast<std::uint64_t>(i);
-    for (Member& member : settings(study, recipe)) {
-      member.name = fmt::format("{}-seed{}", folder_name(member.setting), recipe.training.seed);
+    for (Member member : of_a_seed) {
+      std::uint64_t& seed = member.recipe.training.seed;
+      seed += static_cast<std::uint64_t>(i);
+      member.name = fmt::format("{}-seed{}", folder_name(member.setting), seed);
       member.command = study.command;
       member.bits_of = bits_of(study, member);
       result.push_back(std::move(member));

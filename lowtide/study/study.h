@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lowtide/recipe/recipe.h"
+#include "lowtide/schedule/schedule.h"
 
 namespace CLI {
 class App;
@@ -50,6 +51,11 @@ void define_study(CLI::App& app, Study& study);
 // without a deficit that the others are compared with. Then everything is checked: UserError. Of a budget study what cannot
 // spend a budget is noted and left out, unless nothing can.
 void complete(Study& study);
+
+// Takes the schedules out of a budget study that could not be in a network of these layers, which complete() does not know: those
+// with bits for every layer. Gives what was left out; UserError where nothing is left.
+std::vector<ImpossibleSetting> fit_to_layers(Study& study, const std::vector<LayerSize>& layers);
+bool has_bits_for_layers(const Study& study);
 
 // As a file that gives the same study; and back. `name` is that of the file, for messages.
 std::string to_toml(const Study& study);

@@ -1,6 +1,7 @@
 #include "lowtide/study/text_parts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -40,6 +41,12 @@ std::string mean_text(const Metric& metric, const Setting& setting) {
   return setting.deviation ? fmt::format("{} ± {}", mean, metric_number(metric, *setting.deviation)) : mean;
 }
 
+std::string judged_at_text(const Setting& setting, const char* between) {
+  std::vector<std::string> all;
+  for (const int bits : setting.judged_at) all.push_back(bits == 0 ? "fp32" : fmt::to_string(bits));
+  return fmt::format("{}", fmt::join(all, between));
+}
+
 std::string contrast_cells(const Metric& metric, const Setting& setting) {
   if (!setting.contrast) return " | | ";
   const Contrast& contrast = *setting.contrast;
@@ -59,8 +66,11 @@ std::string test_note(const Analysis& analysis) {
                      budgets ? " at the same budget" : "", analysis.metric->is_fraction ? ", in points" : "",
                      tested ? fmt::format(", with its 95 % interval and p by a t test, paired over the seeds "
                                           "that both have (Welch's where they share fewer than two); p "
-                                          "adjusted by Holm for all rows{}.",
-                                          of_studies)
+                                          "adjusted by Holm for all rows{}{}.",
+                                          of_studies,
+                                          budgets ? ", but for a loop's bits alone, which are adjusted by "
+                                                    "themselves"
+                                                  : "")
                             : ".") +
          resolution_note(analysis);
 }

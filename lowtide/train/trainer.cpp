@@ -364,15 +364,17 @@ std::string Trainer::kept_text() const {
   return paths_.checkpoint(steps.back()).string() + " is the last good one";
 }
 
-// The bits that layers had up to this step, and what the schedule heard of them. Those with a rule have it in run.json.
+// The bits that layers had up to this step, and what the schedule heard of them. Those with a rule have it in run.json. Before
+// layers have bits of their own, in a delay, all have the step's.
 void Trainer::log_layer_bits() {
   const std::vector<std::uint8_t> bits = schedule_->layers_at(step_ - 1);
+  const int of_all = schedule_->at(step_ - 1).forward;
   LayersLine line{.step = step_, .took = heard_ ? heard_->took : 0, .seconds = seconds()};
   if (heard_) line.step_took = heard_->step_took;
-  for (std::size_t i = 0; i < bits.size(); ++i) {
+  for (std::size_t i = 0; i < ledger_.layers().size(); ++i) {
     const Ledger::Layer& layer = ledger_.layers()[i];
     if (layer.precision.kind != LayerPrecision::Kind::kScheduled) continue;
-    LayerFigures figures{.layer = layer.name, .bits = bits[i]};
+    LayerFigures figures{.layer = layer.name, .bits = bits.empty() ? of_all : bits[i]};
     if (heard_ && std::isfinite(heard_->sensitivities[i])) figures.sensitivity = heard_->sensitivities[i];
     line.layers.push_back(std::move(figures));
   }

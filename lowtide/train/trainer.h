@@ -118,7 +118,7 @@ class Trainer {
   }
   bool layer_bits_will_change() const {
     const std::vector<std::uint8_t> bits = schedule_->layers_at(step_ - 1);
-    return !bits.empty() && (step_ == total_ || bits != schedule_->layers_at(step_));
+    return bits != schedule_->layers_at(step_) || (step_ == total_ && !bits.empty());
   }
   bool stopped_early() const { return best_ && best_->out_of_patience(); }
   bool is_finished() const { return step_ == total_ || stopped_early(); }

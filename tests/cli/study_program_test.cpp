@@ -126,6 +126,43 @@ TEST_F(StudyProgram, ABudgetStudyFromRunToAdvice) {
   expect_mistake(asked, "budgets has 1.5; expected shares");
 }
 
+// A loop's bits, shuffled and of the other seed, are tables with bits for every layer, in the ledger's order.
+TEST_F(StudyProgram, ABudgetStudyOfALoopAndItsBits) {
+  const std::string out = (folder_ / "w").string();
+  std::vector<std::string> asked{"study",     "budget", "--recipe",    recipe_.string(),
+                                 "--out",     out,      "--schedules", "waterfill,constant",
+                                 "--seeds",   "2",      "--steps",     "40",
+                                 "--budgets", "0.63"};
+  const Finished finished = run(asked);
+  ASSERT_EQ(finished.code, 0) << finished.text;
+  const auto result = [&](const char* member) {
+    return Json::parse(read_text_file(RunPaths{folder_ / "w" / member}.result()));
+  };
+  for (const char* copy : {"waterfill-shuffled-0.63-seed1", "waterfill-replayed-0.63-seed1"}) {
+    const bool is_shuffled = std::string_view(copy).find("shuffled") != std::string_view::npos;
+    const Json source = result(is_shuffled ? "waterfill-0.63-seed1" : "waterfill-0.63-seed2"),
+               its = result(copy);
+    EXPECT_EQ(its.at("bitops"), source.at("bitops")) << "the same bits in each layer";
+    EXPECT_EQ(its.at("eval_bits"), is_shuffled ? 6 : 8);
+  }
+  EXPECT_EQ(result("constant-0.63-seed1").at("eval_bits"), 6);
+  const Finished analysis = run({"study", "analyze", out, "--way", "waterfill"});
+  ASSERT_EQ(analysis.code, 0) << analysis.text;
+  EXPECT_TRUE(contains(analysis.text, "| waterfill | 8 |", "| waterfill shuffled | 6 |",
+                       "| waterfill replayed | 8 |", "## waterfill, frozen beforehand",
+                       "## A loop and its own bits"));
+  expect_mistake({"study", "analyze", out, "--way", "tide"}, "'tide' has no result");
+  expect_mistake({"study", "analyze", out, "--budget", "0.63"}, "--way");
+  // With rules for all layers there is nothing to choose.
+  asked[5] = (folder_ / "ruled").string();
+  asked.insert(asked.end(), {"--layer-bits", "*=8"});
+  const Finished ruled = run(asked);
+  ASSERT_EQ(ruled.code, 0) << ruled.text;
+  EXPECT_TRUE(
+      contains(ruled.text, "left out: waterfill: waterfill chooses bits for layers that have weights"));
+  EXPECT_FALSE(contains(run(asked).text, "starts")) << "and the same command goes on";
+}
+
 TEST_F(StudyProgram, StoppedByASignalItGoesOnToTheSameResult) {
   const std::vector<std::string> longer{"--seeds", "1", "--jobs", "2", "--steps", "300", "--checkpoint-every",
                                         "0"};
@@ -310,7 +347,7 @@ TEST_F(StudyProgram, AdviceMeetsTheBudgetAsCostCountsIt) {
   EXPECT_LE(json.at("of_static").get<double>(), 0.6);
   EXPECT_GT(json.at("of_static").get<double>(), 0.58);
   EXPECT_TRUE(contains(json.at("command").get<std::string>(), "lowtide train --recipe", "--steps 1000",
-                       "--schedule '"));
+                       "--eval-bits 6", "--schedule '"));
   const Finished cost = run({"cost", "--recipe", recipe_.string(), "--steps", "1000", "--schedule",
                              json.at("schedule").get<std::string>(), "--json"});
   EXPECT_EQ(Json::parse(cost.text).at("relative_cost"), json.at("relative_cost"));

@@ -11,6 +11,7 @@
 #include "lowtide/io/safetensors.h"
 #include "lowtide/recipe/recipe.h"
 #include "lowtide/schedule/schedule.h"
+#include "lowtide/train/learning_rate.h"
 #include "lowtide/train/metrics_line.h"
 #include "lowtide/train/run_folder.h"
 
@@ -30,7 +31,9 @@ Recipe recipe_of(const MadeUpRun& run) {
   recipe.running.eval_every = run.eval_every;
   recipe.model.name = run.model;
   recipe.training.lr_delay = run.lr_delay;
+  recipe.training.plateau_every = run.plateau_every;
   recipe.precision.layer_bits = run.layer_bits;
+  recipe.precision.eval_bits = run.eval_bits;
   return recipe;
 }
 
@@ -62,7 +65,8 @@ class Writer {
   Writer(const std::filesystem::path& folder, const MadeUpRun& run)
       : paths_{folder},
         run_(run),
-        schedule_(make_schedule(parse_schedule(run.schedule), run.steps)),
+        schedule_(make_schedule(parse_schedule(run.schedule), run.steps,
+                                rates_of(recipe_of(run).training, run.steps))),
         ledger_(make_ledger(run.layer_bits)),
         random_(run.seed, RandomPurpose::kShuffle, std::hash<std::string>{}(run.schedule)) {}
 
@@ -102,7 +106,12 @@ class Writer {
 
   void take_step(std::int64_t step) {
     bits_ = schedule_->at(step - 1);
-    ledger_.add(bits_, kBatch);
+    layers_ = schedule_->layers_at(step - 1);
+    if (layers_.empty()) {
+      ledger_.add(bits_, kBatch);
+    } else {
+      ledger_.add(bits_, layers_, kBatch, {});
+    }
     cost_ += step_cost(bits_);
     const double low = width(bits_.forward) <= 8 ? 8 - width(bits_.forward) : 0;
     damage_ += low / 8 * std::exp(-4.0 * static_cast<double>(step) / static_cast<double>(run_.steps)) /
@@ -111,6 +120,8 @@ class Writer {
     if (schedule_->is_stateful()) schedule_->observe(step - 1, 2.3 - 2.05 * progress(step));
     const bool will_change = schedule_->is_stateful() && schedule_->at(step) != bits_;
     if (step % run_.log_every == 0 || step == run_.steps || will_change) log(step, low);
+    if (!layers_.empty() && (step == run_.steps || schedule_->layers_at(step) != layers_))
+      log_layer_bits(step);
     if (run_.layer_stats > 0 && step % run_.layer_stats == 0) log_layers(step);
     if (step % run_.eval_every == 0 && step < run_.steps) evaluate(step, "valid", "");
   }
@@ -145,6 +156,16 @@ class Writer {
         figures.clipped = 0.5 / static_cast<double>(step);
       }
       line.layers.push_back(figures);
+    }
+    lines_ += to_json(line).dump() + "\n";
+  }
+
+  void log_layer_bits(std::int64_t step) {
+    LayersLine line{.step = step, .took = 0, .seconds = seconds()};
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      const Ledger::Layer& layer = ledger_.layers()[i];
+      if (layer.precision.kind == LayerPrecision::Kind::kScheduled)
+        line.layers.push_back({.layer = layer.name, .bits = layers_[i]});
     }
     lines_ += to_json(line).dump() + "\n";
   }
@@ -215,9 +236,10 @@ class Writer {
   Ledger ledger_;
   RandomStream random_;
   Bits bits_;
-  std::int64_t cost_ = 0;     // sum of step_cost
-  double damage_ = 0;         // what low bits did, the earlier the worse
-  std::int64_t seconds_ = 0;  // nanoseconds
+  std::vector<std::uint8_t> layers_;  // bits of each, where they have their own
+  std::int64_t cost_ = 0;             // sum of step_cost
+  double damage_ = 0;                 // what low bits did, the earlier the worse
+  std::int64_t seconds_ = 0;          // nanoseconds
   std::string lines_;
 };
 

@@ -21,6 +21,8 @@ struct MadeUpRun {
   bool old = false;  // as it was logged before lines had bit operations
   std::string model = "cifar-resnet8";
   std::int64_t lr_delay = 0;
+  std::int64_t plateau_every = 0;
+  int eval_bits = -1;
   std::int64_t layer_stats = 0;
   std::vector<std::string> layer_bits = {};
 };

@@ -74,17 +74,22 @@ void write_many(const fs::path& root, int runs, std::int64_t lines) {
 
 // As a budget study makes them: ways to spend 0.4 and 0.63 of what static costs in 800 steps.
 void write_equal_cost(const fs::path& root) {
-  const auto write = [&](const char* name, const char* schedule, std::int64_t steps = 800) {
+  const auto write = [&](const char* name, const char* schedule, std::int64_t steps = 800,
+                         int eval_bits = -1) {
     for (const int seed : {1, 2, 3}) {
       write_run(root / fmt::format("{}-seed{}", name, seed),
-                {.schedule = schedule, .seed = static_cast<std::uint64_t>(seed), .steps = steps});
+                {.schedule = schedule,
+                 .seed = static_cast<std::uint64_t>(seed),
+                 .steps = steps,
+                 .plateau_every = steps / 8,  // in steps, of which shorter training has less
+                 .eval_bits = eval_bits});
     }
   };
   write("CR-0.4", "CR 3:8 n=8 grad=8 budget=0.4");
-  write("constant-0.4", "static 8 grad=8 budget=0.4");
+  write("constant-0.4", "static 8 grad=8 budget=0.4", 800, 4);
   write("CR-0.63", "CR 3:8 n=8 grad=8 budget=0.63");
   write("long-CR-0.63", "CR 3:8 n=2 grad=8 budget=0.63");
-  write("constant-0.63", "static 8 grad=8 budget=0.63");
+  write("constant-0.63", "static 8 grad=8 budget=0.63", 800, 6);
   write("shorter-0.63", "static 8 grad=8", 504);
   write("4-then-8-0.63", "table 4x508 8x292 grad=8");  // 0.37 · 192 / (192 - 80) · 800
   write("static", "static 8 grad=8");
@@ -94,6 +99,8 @@ void write_equal_cost(const fs::path& root) {
 void write_odd(const fs::path& root) {
   write_equal_cost(root / "equal");
   write_run(root / "stats" / "CR", {.steps = 200, .layer_stats = 20});
+  write_run(root / "layerbits" / "table",
+            {.schedule = "table 5[8/4/4/5/5/5/6/6/6/8]x50 6[8/5/4/5/5/5/6/6/7/8]x150 grad=8", .steps = 200});
   write_run(root / "stats" / "without", {.seed = 2, .steps = 200});
   // Two lengths, and layers that are not at the scheduled bits.
   for (const int seed : {1, 2}) {

@@ -1,5 +1,6 @@
 #include "lowtide/report/run_data.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -161,6 +162,28 @@ TEST_F(RunData, SchedulesAsRunsOfBits) {
   EXPECT_TRUE(schedule_runs("progressive 3,4,8 grad=8", 100).is_null()) << "only training knows";
   EXPECT_TRUE(schedule_runs("price 3:8 every=10 budget=0.6", 100).is_null()) << "likewise";
   EXPECT_TRUE(schedule_runs("someday 3:8", 100).is_null());
+}
+
+// Of 192, 5 bits cost 105 and 6 cost 132. The rate is 0.1, and from step 100 on a quarter of it: a bit more.
+TEST_F(RunData, MatchedHasTheBitsOfTheRunsLearningRate) {
+  const std::string line = "matched 3:8 grad=8 budget=0.6171875";
+  write_run(scratch_ / "falls", {.schedule = line});
+  edit(scratch_ / "falls" / "run.json", [](Json& json) {
+    json["recipe"].update({{"lr-schedule", "steps"}, {"lr-steps", {100}}, {"lr-gamma", 0.25}});
+  });
+  ScheduleRuns schedules;
+  const Json falls = read_run(scratch_ / "falls");
+  schedules.add(falls);
+  const std::string key = fmt::format("{}|200|{}", line, falls.at("rates").get<std::string>());
+  EXPECT_EQ(schedules.json().at(key), (Json{{5, 100}, {6, 100}}));
+  // Another rate with the same line has other bits.
+  edit(scratch_ / "falls" / "run.json", [](Json& json) { json["recipe"]["lr-gamma"] = 0.0625; });
+  schedules.add(read_run(scratch_ / "falls"));
+  EXPECT_EQ(schedules.json().size(), 2u);
+  EXPECT_FALSE(read_run(folder_).contains("rates")) << "CR follows none";
+  // Of a recipe of another program there is none to follow.
+  edit(scratch_ / "falls" / "run.json", [](Json& json) { json["recipe"]["lr-schedule"] = "someday"; });
+  EXPECT_FALSE(read_run(scratch_ / "falls").contains("rates"));
 }
 
 TEST_F(RunData, MoreRunsThanCanBeSeenAreMeans) {

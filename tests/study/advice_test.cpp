@@ -204,5 +204,36 @@ TEST(Advice, AnotherModelsMeasurementsAreSaidToBe) {
                        "measured with cifar-resnet8 on data, not with this recipe's resnet18"));
 }
 
+TEST(Advice, WaysWithABudgetInASuiteAreChosenToo) {
+  AdviceRequest asked = request();
+  asked.recipe.training.lr_schedule = "cosine";
+  asked.studies = {suite()};
+  asked.studies[0].settings.push_back(
+      measured("matched", "matched 3:8 grad=8 budget=0.5", 0.93, 0.01, 0.5 * kStatic));
+  asked.budget = 0.6 * kStatic;
+  EXPECT_EQ(to_string(advise(asked).schedule), "matched 3:8 grad=8 budget=0.5");
+  asked.studies[0].settings.back() =
+      measured("waterfill", "waterfill 3:8 grad=8 every=100 budget=0.5", 0.93, 0.01, 0.5 * kStatic);
+  EXPECT_EQ(to_string(advise(asked).schedule), "waterfill 3:8 grad=8 every=100 budget=0.5");
+  asked.recipe.training.lr_schedule = "plateau";
+  asked.studies[0].settings.back() =
+      measured("matched", "matched 3:8 grad=8 budget=0.5", 0.93, 0.01, 0.5 * kStatic);
+  EXPECT_TRUE(contains(reasons(advise(asked)), "matched was measured in the suite, and is left out here"));
+}
+
+TEST(Advice, TheStudyOfTheRecipesOwnModelIsAskedFirst) {
+  AdviceRequest asked = request();
+  Analysis other = suite();
+  other.study.recipe.model.name = "another";
+  std::swap(other.settings[0].mean, other.settings[3].mean);  // RR is the best there
+  asked.studies = {other, suite()};
+  asked.goal = Goal::kBest;
+  const Advice advice = advise(asked);
+  EXPECT_EQ(advice.schedule.name, "CT");  // the cheapest within noise of the best
+  EXPECT_FALSE(contains(reasons(advice), "was measured with another"));
+  asked.studies.pop_back();
+  EXPECT_TRUE(contains(reasons(advise(asked)), "was measured with another"));
+}
+
 }  // namespace
 }  // namespace lowtide

@@ -79,6 +79,9 @@ TEST(BudgetAdvice, ConstantUnlessAnotherIsToldToBeBetter) {
   asked.studies[0].settings[1].contrast->p = 0.06;
   const Advice simple = advise(asked);
   EXPECT_EQ(to_string(simple.schedule), "static 8 grad=8 budget=0.63");
+  EXPECT_EQ(simple.eval_bits, 6) << "as it was judged there";
+  EXPECT_EQ(advice.eval_bits, -1) << "matched ends with 8 bits";
+  EXPECT_TRUE(contains(reasons(simple), "never has more than 6 bits in its last steps"));
   EXPECT_TRUE(
       contains(reasons(simple), "no way to spend it that was measured is told to be better than constant"));
 }
@@ -103,6 +106,27 @@ TEST(BudgetAdvice, AnotherBudgetTakesTheWayOfTheNearest) {
   EXPECT_TRUE(contains(reasons(advice), "0.82 is the nearest budget that was measured, not 0.7"));
   asked.budget = 1.1 * kStatic;
   EXPECT_EQ(to_string(advise(asked).schedule), "static 8 grad=8");
+}
+
+TEST(BudgetAdvice, WhereNoBudgetHasAResultYetTheBudgetIsStillKept) {
+  AdviceRequest asked = with_study({measured(1, "static", 0.9)});
+  asked.budget = 0.5 * kStatic;
+  const Advice advice = advise(asked);
+  EXPECT_EQ(to_string(advice.schedule), "static 8 grad=8 budget=0.5");
+  EXPECT_LE(advice.relative_cost, *asked.budget);
+  EXPECT_TRUE(contains(reasons(advice), "no result at any budget yet", "Constant bits"));
+}
+
+// 3 bits cost 0.297 of static.
+TEST(BudgetAdvice, AWayThatIsNotPossibleAtTheBudgetGivesWayToConstant) {
+  AdviceRequest asked = with_study({measured(0.4, "3 then 8", 0.91, 0.001), measured(0.4, "constant", 0.8)});
+  asked.budget = 0.29 * kStatic;
+  const Advice advice = advise(asked);
+  EXPECT_EQ(to_string(advice.schedule), "static 8 grad=8 budget=0.29");
+  EXPECT_TRUE(contains(reasons(advice), "3 then 8 cannot spend 0.29 of static's cost here",
+                       "a budget of 0.29 is less than 3 bits cost"));
+  asked.budget = 0.05 * kStatic;
+  EXPECT_TRUE(contains(user_error([&] { advise(asked); }), "possible is 0.1"));
 }
 
 TEST(BudgetAdvice, ShorterTrainingIsAnAdviceToo) {

@@ -148,6 +148,21 @@ TEST(EqualCost, OfSampledGraphsPriceIsLeftOut) {
   EXPECT_EQ(members(study).size(), 4u) << "waterfill, its bits shuffled, constant and static";
 }
 
+// Bits of layers are chosen for those without a rule.
+TEST(EqualCost, WhereLayersHaveRulesWaterfillIsLeftOut) {
+  Study study = completed(budget_study({"waterfill,constant"}, {0.4, 0.63}));
+  EXPECT_TRUE(has_bits_for_layers(study));
+  EXPECT_TRUE(fit_to_layers(study, {{100, true}, {100, true}}).empty());
+  const std::vector<ImpossibleSetting> left_out = fit_to_layers(study, {{100, false}, {100, false}});
+  ASSERT_EQ(left_out.size(), 1u);
+  EXPECT_EQ(left_out[0].setting, "waterfill");
+  EXPECT_TRUE(contains(left_out[0].reason, "none without a rule"));
+  EXPECT_EQ(study.schedules, std::vector<std::string>{"constant"});
+  EXPECT_FALSE(has_bits_for_layers(study));
+  study = completed(budget_study({"waterfill"}, {0.63}));
+  EXPECT_TRUE(contains(user_error([&] { fit_to_layers(study, {{100, false}}); }), "none without a rule"));
+}
+
 TEST(EqualCost, AScriptHasNoLoop) {
   Study study = budget_study({}, {0.63});
   study.command = "train {schedule} {seed} {out} {steps}";
@@ -182,6 +197,34 @@ TEST(EqualCost, ShorterIsTheSameTrainingInFewerSteps) {
   const LearningRate whole(recipe.training, 2000), shorter(brief, 800);
   for (const std::int64_t step : {200, 400, 600, 799})
     EXPECT_NEAR(shorter.at(step), whole.at(step * 5 / 2), 1e-3) << step;
+}
+
+TEST(EqualCost, AWayIsJudgedAtTheBitsThatItEndsWith) {
+  Recipe recipe = budget_study().recipe;
+  const auto judged_at = [&](const std::string& way, double budget) {
+    return evaluation_bits(spend_budget(recipe, way, budget).precision).forward;
+  };
+  // 0.4, 0.63 and 0.82 of 192 are 76.8, 121 and 157.4, and 57, 80, 105, 132, 161 what 3 to 7 bits cost.
+  for (const std::string way : {"constant", "price shuffled", "waterfill shuffled"}) {
+    EXPECT_EQ(judged_at(way, 0.4), 4) << way;
+    EXPECT_EQ(judged_at(way, 0.63), 6) << way;
+    EXPECT_EQ(judged_at(way, 0.82), 7) << way;
+  }
+  for (const std::string way : {"price", "price replayed", "waterfill", "waterfill replayed", "matched",
+                                "shorter", "3 then 8", "LR 3:8 n=2 then 8 last=10%"})
+    EXPECT_EQ(judged_at(way, 0.4), 8) << way;
+  // The cosine, lowered: what the top of its last cycle is left with.
+  const Recipe lowered = spend_budget(recipe, "CR", 0.4);
+  const auto schedule = make_schedule(schedule_of(lowered.precision), kSteps);
+  int highest = 0;
+  for (std::int64_t step = kSteps - 200; step < kSteps; ++step)
+    highest = std::max(highest, schedule->at(step).forward);
+  EXPECT_LT(highest, 8);
+  EXPECT_EQ(judged_at("CR", 0.4), highest);
+  recipe.precision.eval_bits = 8;
+  EXPECT_EQ(judged_at("constant", 0.4), 8) << "as the recipe asks";
+  recipe.precision.eval_bits = 0;
+  EXPECT_EQ(judged_at("constant", 0.4), 0);
 }
 
 TEST(EqualCost, GradientBitsThatMoveDoSoInTheTenAlone) {

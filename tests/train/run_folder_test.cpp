@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <map>
+
+#include "tests/io/event_decoder.h"
 #include "tests/io/scratch.h"
 
 namespace lowtide {
@@ -47,6 +50,28 @@ TEST_F(RunFolders, CreateWritesRunJsonAndOpensTheRest) {
   const RunResult result{.metric = "accuracy", .test = {.metric = 0.9}};
   run.write_result(result);
   EXPECT_EQ(read_run_file(paths_.result()), to_json(result));
+}
+
+TEST_F(RunFolders, WhatLinesTellOfLayersGoesToTensorBoard) {
+  {
+    RunFolder run = RunFolder::create(paths_.folder, kRun);
+    LayerFigures figures{.layer = "group1.0.conv1", .bits = 5};
+    figures.sensitivity = 0.25;
+    run.log(LayersLine{.step = 40, .layers = {figures}, .took = 0.5});
+  }
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(paths_.folder)) {
+    if (entry.path().filename().string().starts_with("events.")) files.push_back(entry.path());
+  }
+  ASSERT_EQ(files.size(), 1u);
+  std::map<std::string, float> scalars;
+  for (const Event& event : read_events(files[0])) {
+    if (!event.tag) continue;
+    EXPECT_EQ(event.step, 40);
+    scalars[*event.tag] = *event.value;
+  }
+  EXPECT_EQ(scalars.at("layers/group1.0.conv1.bits"), 5);
+  EXPECT_EQ(scalars.at("layers/group1.0.conv1.sensitivity"), 0.25F);
 }
 
 TEST_F(RunFolders, CreateRefusesAFolderThatHoldsARun) {

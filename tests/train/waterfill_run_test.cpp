@@ -96,6 +96,23 @@ TEST_F(WaterfillRun, SpendsItsBudgetInTheLedger) {
   }
 }
 
+TEST_F(WaterfillRun, InADelayAllLayersHaveItsBits) {
+  recipe_.precision.schedule = "delayed 10 at=8 waterfill 3:8 grad=8 every=4 budget=0.8";
+  train(recipe_, folder_ / "run");
+  const std::vector<Json> lines = layer_lines(folder_ / "run");
+  ASSERT_GT(lines.size(), 2u);
+  EXPECT_EQ(lines[0].at("step"), 10);
+  int others = 0;
+  for (const auto& [key, value] : lines[0].items()) {
+    if (!key.ends_with(".bits")) continue;
+    EXPECT_EQ(value, 8) << key;
+    others += lines[1].at(key) != 8 ? 1 : 0;
+  }
+  EXPECT_GT(others, 0) << "or the test shows nothing";
+  const BitTable table = logged_bits(RunPaths{folder_ / "run"}, 40);
+  EXPECT_EQ(table.runs()[0].steps, 10);
+}
+
 TEST_F(WaterfillRun, LayersHaveBitsOfTheirOwn) {
   train(recipe_, folder_ / "run");
   const std::vector<Json> lines = layer_lines(folder_ / "run");

@@ -26,6 +26,7 @@ interface Difference {
   mean: number;
   half: number; // of its 95 % interval; NaN for fewer than two pairs
   pairs: number;
+  p: number; // of a paired t test; NaN for fewer than three pairs, or where all differ alike
 }
 
 interface Entry extends Statistics {
@@ -43,14 +44,39 @@ const quantiles = [
 ];
 export const studentQuantile = (degrees: number) => quantiles[degrees - 1] ?? 1.96 + 2.4 / degrees;
 
+// Two-sided p of Student's t with whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4).
+export function studentP(t: number, degrees: number): number {
+  const angle = Math.atan(Math.abs(t) / Math.sqrt(degrees));
+  const sine = Math.sin(angle),
+    cosine = Math.cos(angle),
+    odd = degrees % 2 === 1;
+  let sum = 0,
+    term = odd ? cosine : 1;
+  for (let power = odd ? 1 : 0; power <= degrees - 2; power += 2) {
+    sum += term;
+    term *= (cosine * cosine * (power + 1)) / (power + 2);
+  }
+  return 1 - (odd ? (2 / Math.PI) * (angle + sine * sum) : sine * sum);
+}
+
+// Holm's: the smallest times all of them, the next times one less, and none below the one before.
+export function holm(p: number[]): number[] {
+  const order = [...p.keys()].sort((a, b) => p[a] - p[b]);
+  const adjusted = [...p];
+  let before = 0;
+  order.forEach((i, rank) => (adjusted[i] = before = Math.max(before, Math.min(1, (p.length - rank) * p[i]))));
+  return adjusted;
+}
+
 // Runs of one seed share weights, order and augmentation: differences are taken seed by seed.
 export function pairedDifference(ours: Map<number, number>, theirs: Map<number, number>): Difference {
   const differences = [...ours].flatMap(([seed, value]) => (theirs.has(seed) ? [value - theirs.get(seed)!] : []));
   const n = differences.length;
   const mean = differences.reduce((a, b) => a + b, 0) / n;
   const squares = differences.reduce((sum, d) => sum + (d - mean) ** 2, 0);
-  const half = n > 1 ? studentQuantile(n - 1) * Math.sqrt(squares / (n - 1) / n) : NaN;
-  return { mean, half, pairs: n };
+  const error = n > 1 ? Math.sqrt(squares / (n - 1) / n) : NaN;
+  const p = n > 2 && error > 0 ? studentP(mean / error, n - 1) : NaN;
+  return { mean, half: n > 1 ? studentQuantile(n - 1) * error : NaN, pairs: n, p };
 }
 
 const bySeed = (group: Group, split: Split) =>
@@ -59,15 +85,19 @@ const bySeed = (group: Group, split: Split) =>
 const budgetOf = (line: string) => Number(/ budget=([\d.]+)/.exec(line)?.[1] ?? NaN);
 const paperCost = (group: Group) => groupCost(group, { count: "paper", axis: "bitops" });
 
-// What a shorter training changes in a recipe beside its schedule. A loop's bits alone are judged at the bits that the
-// loop is.
-const following = new Set(["schedule", "steps", "epochs", "warmup", "lr-delay", "lr-steps"]);
-const restOf = ({ runs: [{ variant }], copy }: Group, first: Group) =>
-  JSON.stringify(
-    Object.entries(copy ? { ...variant, "eval-bits": first.runs[0].variant["eval-bits"] } : variant).filter(
-      ([key]) => !following.has(key),
-    ),
-  );
+// What a shorter training changes in a recipe beside its schedule; and each is judged at the bits that it ends with.
+const following = new Set([
+  "schedule",
+  "steps",
+  "epochs",
+  "warmup",
+  "lr-delay",
+  "lr-steps",
+  "plateau-every",
+  "eval-bits",
+]);
+const restOf = ({ runs: [{ variant }] }: Group) =>
+  JSON.stringify(Object.entries(variant).filter(([key]) => !following.has(key)));
 
 const tenNames = /^(RR|RTH|LR|LT|CR|CT|ETV|RTV|ER|ETH)\b/;
 
@@ -94,6 +124,12 @@ function shortenWays(entries: Entry[]) {
   });
 }
 
+// For all of them; a loop's bits alone answer a question of their own.
+function adjust(entries: Entry[]) {
+  const known = entries.flatMap(({ difference }) => (difference && Number.isFinite(difference.p) ? difference : []));
+  holm(known.map(({ p }) => p)).forEach((p, i) => (known[i].p = p));
+}
+
 // Groups with a budget say what full cost is. Others of that recipe belong to a budget that they cost: within a step, or
 // a fifth of a percent; a loop's bits alone, which may cost less by its probes, to the loop's.
 export function entriesOf({ experiment, split }: Pick<Context, "experiment" | "split">): Entry[] {
@@ -106,7 +142,7 @@ export function entriesOf({ experiment, split }: Pick<Context, "experiment" | "s
   const budgets = [...new Set(budgeted.map((group) => budgetOf(group.line)))].sort((a, b) => a - b);
   const tolerance = Math.max(0.002, 1.5 / (first.steps ?? Infinity));
   const entries: Entry[] = [];
-  for (const group of experiment.groups.filter((one) => restOf(one, first) === restOf(first, first))) {
+  for (const group of experiment.groups.filter((one) => restOf(one) === restOf(first))) {
     const known = groupStatistics(group, split);
     const share = group.copy?.budget ?? paperCost(group) / full;
     const budget = [...budgets, 1].find((one) => Math.abs(one - share) < tolerance);
@@ -121,6 +157,8 @@ export function entriesOf({ experiment, split }: Pick<Context, "experiment" | "s
     const difference = pairedDifference(bySeed(entry.group, split), bySeed(reference.group, split));
     if (difference.pairs > 0) entry.difference = difference;
   }
+  adjust(entries.filter(({ family }) => family === "copies"));
+  adjust(entries.filter(({ family }) => family !== "copies"));
   const sign = lowerIsBetter(experiment.metric) ? 1 : -1;
   return entries.sort((a, b) => a.budget - b.budget || sign * (a.mean - b.mean));
 }
@@ -131,6 +169,8 @@ function differenceText(metric: string, value: number): string {
   const text = isFraction(metric) ? (100 * value).toFixed(2) : significant(value, 3);
   return value > 0 ? `+${text}` : text;
 }
+
+const pText = (p: number) => (Number.isFinite(p) ? `, p ${p < 0.001 ? "< 0.001" : p.toFixed(3)}` : "");
 
 function describe(metric: string, entry: Entry): string[] {
   const spread = entry.count > 1 ? ` ± ${spreadText(metric, entry.deviation)}` : "";
@@ -143,7 +183,7 @@ function describe(metric: string, entry: Entry): string[] {
     entry.way,
     entry.budget === 1 ? "full cost" : `at ${entry.budget} of static's cost`,
     `${metric} ${metricText(metric, entry.mean)}${spread}, ${plural(entry.count, "seed")}`,
-    ...(difference ? [`from constant ${differenceText(metric, difference.mean)}${interval}`] : []),
+    ...(difference ? [`from constant ${differenceText(metric, difference.mean)}${interval}${pText(difference.p)}`] : []),
     entry.group.line,
   ];
 }
@@ -354,6 +394,7 @@ function csv(context: Context): string[] {
       entry.difference?.mean ?? "",
       entry.difference && Number.isFinite(entry.difference.half) ? entry.difference.half : "",
       entry.difference?.pairs ?? "",
+      entry.difference && Number.isFinite(entry.difference.p) ? entry.difference.p : "",
     ]),
   );
   return [
@@ -369,6 +410,7 @@ function csv(context: Context): string[] {
       "from_constant",
       "half_interval",
       "pairs",
+      "p_adjusted",
     ]),
     ...rows,
   ];
@@ -378,7 +420,7 @@ export function equalCost(context: Context): Figure {
   return new Figure({
     id: "equal-cost",
     title: "At equal cost",
-    note: "What a budget of bit operations buys: schedules scaled to it, closed loops and their bits alone (shuffled in time, or of another seed), constant bits, training for fewer steps, low bits first and high ones last. Above, means with one standard deviation over seeds, those of one budget from the best to the worst; the dashed line is the front. Below, differences from constant bits at the same budget, paired over seeds, each with its own 95 % interval: of many such, one is off zero by chance. lowtide study analyze adjusts for that.",
+    note: "What a budget of bit operations buys: schedules scaled to it, closed loops and their bits alone (shuffled in time, or of another seed), constant bits, training for fewer steps, low bits first and high ones last. Above, means with one standard deviation over seeds, those of one budget from the best to the worst; the dashed line is the front. Below, differences from constant bits at the same budget, paired over seeds, each with its own 95 % interval: of many such, one is off zero by chance. What is pointed at tells its p, adjusted by Holm for all of these differences, those of a loop's bits alone by themselves.",
     draw: (width) => draw(context, width),
     csv: () => csv(context),
   });

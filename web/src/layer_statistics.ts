@@ -63,7 +63,8 @@ export function cellsHeld(table: Table, key: string, most = 100): Cell[] {
     let next = 0;
     return Array.from({ length: columns }, (_, i) => Math.round(((i + 1) * last) / columns)).flatMap((step) => {
       while (next < lines.length && lines[next].step < step) ++next;
-      return next < lines.length ? [{ layer, step, value: lines[next].value }] : [];
+      // fp32, as a delay may have it, has no place among numbers of bits.
+      return next < lines.length && lines[next].value > 0 ? [{ layer, step, value: lines[next].value }] : [];
     });
   });
 }

@@ -55,6 +55,7 @@ export interface Run {
   data_dir: string;
   variant: Record<string, unknown>;
   total_steps: number | null;
+  rates?: string; // of a learning rate that the bits follow
   result: Result | null;
   program: string | null;
   device: string | null;
@@ -149,7 +150,8 @@ export const groupMean = (group: Group, value: (run: Run) => number): number =>
 
 export const groupCost = (group: Group, measure: Measure) => groupMean(group, (run) => costOf(run, measure));
 
-export const bitRunsKey = (run: Run) => `${run.schedule}|${run.total_steps}`;
+export const bitRunsKey = (run: Run) =>
+  `${run.schedule}|${run.total_steps}${run.rates === undefined ? "" : `|${run.rates}`}`;
 
 const lastPart = (path: string) => path.split("/").filter(Boolean).at(-1) ?? "";
 

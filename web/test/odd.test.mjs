@@ -95,11 +95,33 @@ test("ways to spend a budget are told apart and compared with constant bits, see
   const cr = rows.find(({ budget, way }) => budget === "0.4" && way === "CR");
   assert.ok(Math.abs(cr.from_constant - mean) < 1e-12);
   assert.ok(Math.abs(cr.half_interval - (4.303 * deviation) / Math.sqrt(3)) < 1e-6, "t(0.975, 2) is 4.303");
+  // Two degrees of freedom: p = 1 - t / √(t² + 2); the least of five is multiplied by five.
+  const least = Math.min(...rows.filter(({ p_adjusted }) => p_adjusted !== "").map(({ p_adjusted }) => +p_adjusted));
+  const unadjusted = rows
+    .filter(({ half_interval }) => half_interval !== "")
+    .map(({ from_constant, half_interval }) => (4.303 * Math.abs(from_constant)) / half_interval)
+    .map((t) => 1 - t / Math.sqrt(t * t + 2));
+  assert.equal(unadjusted.length, 5);
+  assert.ok(Math.abs(least - Math.min(1, 5 * Math.min(...unadjusted))) < 1e-3);
   assert.equal(rows.find(({ way }) => way === "constant").from_constant, "");
   // A panel with the front, and one a budget with differences from constant.
   assert.equal(await page.locator("#equal-cost svg.together > svg").count(), 3);
   assert.equal(await page.locator("#equal-cost g[aria-label='dot'] circle").count(), 8 + 1 + 4);
   assert.equal(await page.locator("#groups .warning").textContent().then((text) => /504, 800/.test(text)), true);
+  await context.close();
+});
+
+test("bits that layers had are a heat map of layers and steps", async () => {
+  const { page, context } = await open("layerbits");
+  const section = page.locator("#layer-statistics");
+  const cells = section.locator("g[aria-label='cell'] rect");
+  await cells.first().waitFor();
+  assert.equal(await section.getByLabel("Show").inputValue(), "bits", "nothing else is known");
+  assert.equal(await cells.count(), 9 * 100, "layers without a rule, in as many columns as can be shown");
+  const rows = parseCsv((await download(page, "Save Layers under rounding as CSV")).text);
+  const bits = (layer) => rows.filter((row) => row.layer === layer).map(({ step, bits }) => [step, bits]);
+  assert.deepEqual(bits("conv1"), [["50", "8"], ["200", "8"]]);
+  assert.deepEqual(bits("group1.0.conv1"), [["50", "4"], ["200", "5"]]);
   await context.close();
 });
 

@@ -15,7 +15,7 @@ const { fronts, mixtureWarning, makeExperiments, paretoFront, relativeCost, stat
 const { loggedRuns, placeOf, segmentsOf } = await load("bit_runs");
 const { csvLine } = await load("export");
 const { cellsHeld, cellsOf } = await load("layer_statistics");
-const { entriesOf, pairedDifference, studentQuantile } = await load("equal_cost");
+const { entriesOf, holm, pairedDifference, studentP, studentQuantile } = await load("equal_cost");
 const { metricText, durationText, lowerIsBetter } = await load("format");
 
 test("thinning keeps the extremes, the mean and the order", () => {
@@ -276,6 +276,16 @@ test("a loop's bits alone are one way to spend its budget, whatever tables they 
       [1, "static 8", "static", null],
     ],
   );
+});
+
+test("p of Student's t and Holm's adjustment", () => {
+  // Tables of t at 0.975 have three decimals: within 0.0005 · the density there, at most 0.03.
+  for (const [degrees, t] of [[2, 4.303], [3, 3.182], [4, 2.776], [9, 2.262], [30, 2.042]])
+    assert.ok(Math.abs(studentP(t, degrees) - 0.05) < 1e-4, String(degrees));
+  assert.ok(Math.abs(studentP(-1, 1) - 0.5) < 1e-12);
+  assert.deepEqual(holm([0.04, 0.01, 0.5, 0.03]), [0.09, 0.04, 0.5, 0.09]);
+  assert.deepEqual(holm([]), []);
+  assert.ok(Number.isNaN(pairedDifference(new Map([[1, 2], [2, 3]]), new Map([[1, 1], [2, 1]])).p), "two pairs tell nothing");
 });
 
 test("quantiles of Student's t, within 0.002 of the tables", () => {
