@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "lowtide/base/error.h"
 #include "lowtide/io/digest.h"
 
@@ -38,6 +40,8 @@ OnnxType onnx_type(const at::Tensor& tensor) {
       return OnnxType::kInt64;
     case at::kBool:
       return OnnxType::kBool;
+    case at::kDouble:
+      return OnnxType::kDouble;
     default:
       invariant_failed("a type that graphs have", __FILE__, __LINE__, c10::toString(tensor.scalar_type()));
   }
@@ -52,6 +56,7 @@ std::string GraphBuilder::unused_name(const std::string& name) {
 
 Value GraphBuilder::input(const std::string& name, OnnxType type, std::vector<OnnxDimension> shape) {
   names_->insert(name);
+  own_.insert(name);
   graph_.inputs.push_back({name, type, std::move(shape)});
   return name;
 }
@@ -65,6 +70,7 @@ void GraphBuilder::output(const Value& value, const std::string& name, OnnxType 
 }
 
 Value GraphBuilder::constant(const at::Tensor& tensor, const std::string& name) {
+  if (outer_ != nullptr) return outer_->constant(tensor, name);
   const at::Tensor host = tensor.detach().to(at::kCPU).contiguous();
   OnnxTensor stored;
   stored.type = onnx_type(host);
@@ -96,6 +102,9 @@ Value GraphBuilder::node(const std::string& op, const std::vector<Value>& inputs
 
 std::vector<Value> GraphBuilder::nodes(const std::string& op, const std::vector<Value>& inputs,
                                        const std::vector<OnnxAttribute>& attributes, std::size_t outputs) {
+  const auto is_own = [&](const Value& value) { return own_.contains(value); };
+  if (outer_ != nullptr && std::none_of(inputs.begin(), inputs.end(), is_own))
+    return outer_->nodes(op, inputs, attributes, outputs);
   std::string key = fmt::format("{}({})", op, fmt::join(inputs, ", "));
   for (const OnnxAttribute& attribute : attributes) key += " " + text_of(attribute);
   std::vector<Value>& known = known_[key];
@@ -103,6 +112,7 @@ std::vector<Value> GraphBuilder::nodes(const std::string& op, const std::vector<
     OnnxNode node{unused_name(op), op, inputs, {}, attributes};
     for (std::size_t i = 0; i < outputs; ++i) known.push_back(unused_name(op + ".out"));
     node.outputs = known;
+    own_.insert(known.begin(), known.end());
     graph_.nodes.push_back(std::move(node));
   }
   return known;

@@ -15,7 +15,7 @@ namespace lowtide {
 // What flows along an edge of a graph, by its name there.
 using Value = std::string;
 
-// Of a tensor of float32, uint8, int8, int32, int64 or bool.
+// Of a tensor of float32, float64, uint8, int8, int32, int64 or bool.
 OnnxType onnx_type(const at::Tensor& tensor);
 
 // An ONNX graph that grows node by node. What is there already is not written twice: equal constants, and nodes that do the same
@@ -24,9 +24,11 @@ class GraphBuilder {
  public:
   explicit GraphBuilder(std::string name) { graph_.name = std::move(name); }
 
-  // A body of a node of `outer`: its values may be read, and no name of theirs is used again.
+  // A body of a node of `outer`: its values may be read, and no name of theirs is used again. Constants, and what depends on none
+  // of the body's inputs, are written there: a body is run many times.
   GraphBuilder(std::string name, GraphBuilder& outer) : GraphBuilder(std::move(name)) {
     names_ = outer.names_;
+    outer_ = &outer;
   }
 
   // What follows is named after this layer.
@@ -52,6 +54,8 @@ class GraphBuilder {
   std::string unused_name(const std::string& name);
 
   OnnxGraph graph_;
+  GraphBuilder* outer_ = nullptr;
+  std::set<Value> own_;  // inputs and results of nodes
   std::string layer_;
   std::shared_ptr<std::set<std::string>> names_ = std::make_shared<std::set<std::string>>();
   std::map<std::string, std::vector<Value>> known_;  // what is there, by all that it is made of

@@ -1,5 +1,7 @@
 #include "lowtide/export/graph_runner.h"
 
+#include <ATen/ExpandUtils.h>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -28,6 +30,8 @@ at::ScalarType scalar_type_of(OnnxType type) {
       return at::kLong;
     case OnnxType::kBool:
       return at::kBool;
+    case OnnxType::kDouble:
+      return at::kDouble;
   }
   invariant_failed("a type of the format", __FILE__, __LINE__, "");
 }
@@ -75,6 +79,20 @@ at::Tensor conv(const OnnxNode& node, const Tensors& in) {
   return at::conv2d(in[0], in[1], in.size() > 2 ? in[2] : at::Tensor(), attribute<Sizes>(node, "strides", {}),
                     Sizes{pads[0], pads[1]}, attribute<Sizes>(node, "dilations", {}),
                     attribute<std::int64_t>(node, "group", 1));
+}
+
+// Codes less their zero point. Doubles add up integers exactly, and libtorch has no convolution of integers.
+at::Tensor recentred(const Tensors& in, std::size_t code) {
+  const at::Tensor values = in[code].to(at::kDouble);
+  return in.size() > code + 2 ? values - in[code + 2].to(at::kDouble) : values;
+}
+
+at::Tensor conv_integer(const OnnxNode& node, const Tensors& in) {
+  return conv(node, {recentred(in, 0), recentred(in, 1)}).to(at::kInt);
+}
+
+at::Tensor matmul_integer(const OnnxNode&, const Tensors& in) {
+  return at::matmul(recentred(in, 0), recentred(in, 1)).to(at::kInt);
 }
 
 at::Tensor max_pool(const OnnxNode& node, const Tensors& in) {
@@ -158,6 +176,8 @@ const std::map<std::string, Operator>& operators() {
       {"QuantizeLinear", quantize},
       {"DequantizeLinear", dequantize},
       {"Conv", conv},
+      {"ConvInteger", conv_integer},
+      {"MatMulInteger", matmul_integer},
       {"MaxPool", max_pool},
       {"AveragePool", average_pool},
       {"ReduceMean", mean},
@@ -185,6 +205,9 @@ const std::map<std::string, Operator>& operators() {
       {"Mul", plain([](const Tensors& in) { return in[0] * in[1]; })},
       {"Div", plain([](const Tensors& in) { return in[0] / in[1]; })},
       {"Max", plain([](const Tensors& in) { return at::maximum(in[0], in[1]); })},
+      {"Expand", plain([](const Tensors& in) {
+         return in[0].expand(at::infer_size(in[0].sizes(), numbers_of(in[1])));
+       })},
       {"Equal", plain([](const Tensors& in) { return in[0].eq(in[1]); })},
       {"Not", plain([](const Tensors& in) { return in[0].logical_not(); })},
       {"Where", plain([](const Tensors& in) { return at::where(in[0], in[1], in[2]); })},

@@ -10,8 +10,6 @@
 namespace lowtide {
 namespace {
 
-float top_code(int bits) { return static_cast<float>((1 << bits) - 1); }
-
 // Values of each row, shaped so that they meet the rows of x; as columns where x is transposed.
 at::Tensor by_row(const at::Tensor& values, const at::Tensor& x) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
@@ -20,15 +18,22 @@ at::Tensor by_row(const at::Tensor& values, const at::Tensor& x) {
 }
 
 // The weight as it is evaluated, as floats.
-at::Tensor evaluated(const at::Tensor& weight, const at::Tensor& factor, int bits) {
-  const at::Tensor values = decode(encode_rows(weight.detach(), bits));
-  return factor.defined() ? values * by_row(factor, values) : values;
+at::Tensor evaluated(const at::Tensor& weight, int bits) {
+  return decode(encode_rows(weight.detach(), bits));
 }
 
-// Of a convolution with what follows it; undefined where there is none.
+// A convolution's with what follows it.
+at::Tensor folded_weight(const ConvLayer& layer) {
+  const at::Tensor values = evaluated(layer.weight, layer.bits);
+  return layer.factor.defined() ? values * by_row(layer.factor, values) : values;
+}
+
+// Undefined where there is none.
 at::Tensor folded_bias(const ConvLayer& layer) {
   if (!layer.factor.defined()) return layer.bias;
-  return layer.bias.defined() ? layer.bias * layer.factor + layer.shift : layer.shift;
+  at::Tensor shift = layer.shift;
+  if (layer.bias.defined()) shift = shift + layer.bias * layer.factor;
+  return layer.mean.defined() ? shift - layer.mean * layer.factor : shift;
 }
 
 // value = (code - zero_point) · scale, over a range that holds 0 too: padding must have a code.
@@ -38,7 +43,7 @@ struct IntegerRange {
 };
 
 IntegerRange integer_range(const Range& range, int bits) {
-  const float min = range.min.item<float>(), top = top_code(bits);
+  const float min = range.min.item<float>(), top = DeviceBits(bits).top();
   const float low = std::min(min, 0.0f), high = std::max(min + range.range.item<float>(), 0.0f);
   const float scale = scale_of(high - low, top);
   return {scale, static_cast<int>(std::clamp(std::nearbyint(-low / scale), 0.0f, top))};
@@ -60,6 +65,18 @@ SymmetricWeight symmetric(const at::Tensor& values, const at::Tensor& bias, floa
 
 }  // namespace
 
+std::vector<OnnxAttribute> ConvLayer::geometry() const {
+  const auto& [top, left] = padding;
+  const auto pair = [](const std::array<std::int64_t, 2>& values) {
+    return std::vector<std::int64_t>(values.begin(), values.end());
+  };
+  return {{"kernel_shape", weight.sizes().slice(2).vec()},
+          {"strides", pair(stride)},
+          {"pads", std::vector<std::int64_t>{top, left, top, left}},
+          {"dilations", pair(dilation)},
+          {"group", groups}};
+}
+
 void LayerWriter::expect_codes(int bits) const {
   if (form_ == ExportForm::kQdq && !fits_bytes(bits) && !is_float_bits(bits)) {
     throw UserError(fmt::format(
@@ -75,47 +92,22 @@ Value LayerWriter::scaled_codes(const at::Tensor& codes, const at::Tensor& scale
                      {{"axis", axis}});
 }
 
-// code · scale + offset, all times the factor of the row. Where that is below 0 the codes are counted from the other end: a
-// scale is never negative.
-Value LayerWriter::exact_weight(const at::Tensor& weight, const at::Tensor& factor, int bits,
-                                bool transposed) {
-  const auto stored = [&](const at::Tensor& x) { return transposed ? x.t() : x; };
-  if (!fits_bytes(bits)) return graph_.constant(stored(evaluated(weight, factor, bits)), "weight");
+// code · scale + offset, transposed or not.
+Value LayerWriter::exact_weight(const at::Tensor& weight, int bits, bool transposed) {
+  const auto stored = [&](const at::Tensor& rows) { return transposed ? rows.t() : rows; };
+  if (!fits_bytes(bits)) return graph_.constant(stored(evaluated(weight, bits)), "weight");
   const Quantized q = encode_rows(weight.detach(), bits);
-  at::Tensor code = q.code, scale = q.scale, offset = q.offset;
-  if (factor.defined()) {
-    const int top = (1 << bits) - 1;
-    const at::Tensor negative = factor < 0;
-    code = at::where(by_row(negative, code), top - code, code);
-    offset = at::where(negative, offset + top * scale, offset) * factor;
-    scale = scale * factor.abs();
-  }
-  const Value scaled = scaled_codes(stored(code), scale, transposed ? 1 : 0);
-  return graph_.node("Add", {scaled, graph_.constant(stored(by_row(offset, code)), "offset")});
+  const Value scaled = scaled_codes(stored(q.code), q.scale, transposed ? 1 : 0);
+  return graph_.node("Add", {scaled, graph_.constant(stored(by_row(q.offset, q.code)), "offset")});
 }
 
-Value LayerWriter::exact_activation(const Value& x, const Range& range, int bits) {
-  const float top = top_code(bits), scale = scale_of(range.range.item<float>(), top);
-  const float min = range.min.item<float>();
-  const Value from_zero = min == 0 ? x : graph_.node("Sub", {x, graph_.number(min)});
-  Value value;
-  if (fits_bytes(bits)) {
-    const Value codes_scale = graph_.number(scale),
-                zero = graph_.constant(at::zeros({}, at::kByte), "zero_point");
-    const Value within = bits == kByteBits
-                             ? from_zero  // which QuantizeLinear clamps to its codes
-                             : graph_.node("Clip", {from_zero, graph_.number(0), graph_.number(top * scale)});
-    value = graph_.node("DequantizeLinear",
-                        {graph_.node("QuantizeLinear", {within, codes_scale, zero}), codes_scale, zero});
-  } else {
-    const Value steps = graph_.node("Div", {from_zero, graph_.number(scale)});
-    const Value within = graph_.node("Clip", {steps, graph_.number(0), graph_.number(top)});
-    value = graph_.node("Mul", {graph_.node("Round", {within}), graph_.number(scale)});
-  }
-  return min == 0 ? value : graph_.node("Add", {value, graph_.number(min)});
+Value LayerWriter::rounded(const Value& x, const Value& min, const Value& scale, int bits) {
+  const Value steps = graph_.node("Div", {graph_.node("Sub", {x, min}), scale});
+  const Value within = graph_.node("Clip", {steps, graph_.number(0), graph_.number(DeviceBits(bits).top())});
+  return graph_.node("Add", {graph_.node("Mul", {graph_.node("Round", {within}), scale}), min});
 }
 
-Value LayerWriter::integer_activation(const Value& x, const Range& range, int bits) {
+Value LayerWriter::zero_point_codes(const Value& x, const Range& range, int bits) {
   const IntegerRange codes = integer_range(range, bits);
   const auto byte = [&](int value) { return graph_.constant(at::scalar_tensor(value, at::kByte), "byte"); };
   const Value scale = graph_.number(codes.scale), zero_point = byte(codes.zero_point);
@@ -125,65 +117,78 @@ Value LayerWriter::integer_activation(const Value& x, const Range& range, int bi
 }
 
 Value LayerWriter::activation(const Value& x, const Range& range, int bits) {
-  expect_codes(bits);
   if (is_float_bits(bits)) return x;
-  return form_ == ExportForm::kExact ? exact_activation(x, range, bits) : integer_activation(x, range, bits);
+  if (form_ == ExportForm::kQdq) return zero_point_codes(x, range, bits);
+  const float scale = scale_of(range.range.item<float>(), DeviceBits(bits).top());
+  return rounded(x, graph_.number(range.min.item<float>()), graph_.number(scale), bits);
 }
 
-Value LayerWriter::conv(const ConvLayer& layer, const Value& x) {
+// With its normalisation in weight and bias.
+Value LayerWriter::folded_conv(const ConvLayer& layer, const Value& x) {
   std::vector<Value> inputs{activation(x, layer.input, layer.bits)};
-  const at::Tensor bias = folded_bias(layer);
-  if (form_ == ExportForm::kExact || is_float_bits(layer.bits)) {
-    inputs.push_back(exact_weight(layer.weight, layer.factor, layer.bits, /*transposed=*/false));
+  const at::Tensor weight = folded_weight(layer), bias = folded_bias(layer);
+  if (is_float_bits(layer.bits)) {
+    inputs.push_back(graph_.constant(weight, "weight"));
     if (bias.defined()) inputs.push_back(graph_.constant(bias, "bias"));
   } else {
     const float input_scale = integer_range(layer.input, layer.bits).scale;
-    const SymmetricWeight w = symmetric(evaluated(layer.weight, layer.factor, layer.bits), bias, input_scale);
+    const SymmetricWeight w = symmetric(weight, bias, input_scale);
     inputs.push_back(scaled_codes(w.code, w.scale, 0));
     const at::Tensor unit = w.scale * input_scale;
     if (bias.defined()) inputs.push_back(scaled_codes((bias / unit).round().to(at::kInt), unit, 0));
   }
-  const auto& [top, left] = layer.padding;
-  const auto pair = [](const std::array<std::int64_t, 2>& values) {
-    return std::vector<std::int64_t>(values.begin(), values.end());
+  return graph_.node("Conv", inputs, layer.geometry());
+}
+
+Value LayerWriter::convolved(const ConvLayer& layer, const Value& x) {
+  if (layer.sums_integers()) return integer_conv(layer, x);
+  return graph_.node("Conv",
+                     {activation(x, layer.input, layer.bits), exact_weight(layer.weight, layer.bits, false)},
+                     layer.geometry());
+}
+
+// In kExact what follows a product is written operation by operation, in the order of the evaluation: folded, it would be rounded
+// otherwise.
+Value LayerWriter::conv(const ConvLayer& layer, const Value& x) {
+  expect_codes(layer.bits);
+  if (form_ == ExportForm::kQdq || is_float_bits(layer.bits)) return folded_conv(layer, x);
+  Value y = convolved(layer, x);
+  const auto apply = [&](const char* op, const at::Tensor& values, const char* name) {
+    if (values.defined()) y = graph_.node(op, {y, graph_.constant(values.view({-1, 1, 1}), name)});
   };
-  return graph_.node("Conv", inputs,
-                     {{"kernel_shape", layer.weight.sizes().slice(2).vec()},
-                      {"strides", pair(layer.stride)},
-                      {"pads", std::vector<std::int64_t>{top, left, top, left}},
-                      {"dilations", pair(layer.dilation)},
-                      {"group", layer.groups}});
+  apply("Add", layer.bias, "bias");
+  apply("Sub", layer.mean, "mean");
+  apply("Mul", layer.factor, "factor");
+  apply("Add", layer.shift, "shift");
+  return y;
 }
 
 Value LayerWriter::matrix(const at::Tensor& weight, int bits) {
-  expect_codes(bits);
   if (form_ == ExportForm::kExact || is_float_bits(bits))
-    return exact_weight(weight, {}, bits, /*transposed=*/true);
-  const SymmetricWeight w = symmetric(evaluated(weight, {}, bits), {}, 1);
+    return exact_weight(weight, bits, /*transposed=*/true);
+  const SymmetricWeight w = symmetric(evaluated(weight, bits), {}, 1);
   return scaled_codes(w.code.t(), w.scale, 1);
 }
 
-Value LayerWriter::bias(const at::Tensor& bias, int bits) {
-  const Range range = measure_range(bias.detach(), RangeGroup::kTensor);
-  return graph_.constant(decode(encode(bias.detach(), range, bits)), "bias");
-}
-
 Value LayerWriter::linear(const LinearLayer& layer, const Value& x) {
+  expect_codes(layer.bits);
   const Value y =
-      graph_.node("MatMul", {activation(x, layer.input, layer.bits), matrix(layer.weight, layer.bits)});
-  return layer.bias.defined() ? graph_.node("Add", {y, bias(layer.bias, layer.bits)}) : y;
+      form_ == ExportForm::kExact && layer.sums_integers()
+          ? integer_product(layer, x)
+          : graph_.node("MatMul", {activation(x, layer.input, layer.bits), matrix(layer.weight, layer.bits)});
+  if (!layer.bias.defined()) return y;
+  const Range range = measure_range(layer.bias.detach(), RangeGroup::kTensor);
+  const at::Tensor bias = decode(encode(layer.bias.detach(), range, layer.bits));
+  return graph_.node("Add", {y, graph_.constant(bias, "bias")});
 }
 
-// The quantiser written out: QuantizeLinear has no scales by row that are computed.
+// The range of each row is that of the values at hand.
 Value LayerWriter::rounded_rows(const Value& x, int bits) {
   const std::vector<OnnxAttribute> of_row{{"axes", std::vector<std::int64_t>{-1}}};
   const Value min = graph_.node("ReduceMin", {x}, of_row);
   const Value range = graph_.node("Sub", {graph_.node("ReduceMax", {x}, of_row), min});
-  const Value top = graph_.number(top_code(bits));
-  const Value scale = graph_.node("Max", {graph_.node("Div", {range, top}), graph_.number(1e-8)});
-  const Value steps = graph_.node("Div", {graph_.node("Sub", {x, min}), scale});
-  const Value code = graph_.node("Round", {graph_.node("Clip", {steps, graph_.number(0), top})});
-  return graph_.node("Add", {graph_.node("Mul", {code, scale}), min});
+  const Value steps = graph_.number(DeviceBits(bits).top());
+  return rounded(x, min, graph_.node("Max", {graph_.node("Div", {range, steps}), graph_.number(1e-8)}), bits);
 }
 
 Value LayerWriter::product(const Value& a, const Value& b, int bits) {

@@ -6,7 +6,6 @@ namespace lowtide {
 // one, which is collected too.
 std::shared_ptr<const OnnxGraph> LayerWriter::lstm_step(const LstmLayer& layer) {
   const std::int64_t units = layer.hidden_weight.size(1);
-  const Value recurrent = matrix(layer.hidden_weight, layer.bits);
   const std::string name = graph_.layer() + "/step";
   GraphBuilder step(name, graph_);
   step.enter(name);
@@ -15,8 +14,9 @@ std::shared_ptr<const OnnxGraph> LayerWriter::lstm_step(const LstmLayer& layer) 
   };
   const Value hidden = input("hidden_before", units), cell = input("cell_before", units);
   const Value from_input = input("from_input", 4 * units);
-  const Value rounded = LayerWriter(step, form_).activation(hidden, layer.hidden, layer.bits);
-  const Value sums = step.node("Add", {from_input, step.node("MatMul", {rounded, recurrent})});
+  const Value recurrent =
+      LayerWriter(step, form_).linear({layer.hidden_weight, {}, layer.hidden, layer.bits}, hidden);
+  const Value sums = step.node("Add", {from_input, recurrent});
   const std::vector<Value> gates = step.nodes("Split", {sums}, {{"axis", std::int64_t{1}}}, 4);
   const auto sigmoid = [&](const Value& x) { return step.node("Sigmoid", {x}); };
   const auto tanh = [&](const Value& x) { return step.node("Tanh", {x}); };

@@ -4,7 +4,7 @@
 
 namespace lowtide {
 
-// A batch normalisation by its running statistics is a factor and a shift of each channel, here rounded once.
+// The factor of a batch normalisation as the engines take it from its running statistics (engine/cpu/normalisation.cpp).
 Value NetworkWriter::conv_norm(const QuantConv2dImpl& conv, const BatchNormImpl* norm, const Value& x) {
   graph.enter(conv.layer_name());
   const QuantConv2dOptions& o = conv.options;
@@ -16,10 +16,9 @@ Value NetworkWriter::conv_norm(const QuantConv2dImpl& conv, const BatchNormImpl*
                   .bits = bits_of(conv)};
   if (conv.bias.defined()) layer.bias = conv.bias.detach();
   if (norm != nullptr) {
-    const at::Tensor factor = norm->weight.detach().to(at::kDouble) /
-                              (norm->running_variance.to(at::kDouble) + kNormEpsilon).sqrt();
-    layer.factor = factor.to(at::kFloat);
-    layer.shift = (norm->bias.detach() - norm->running_mean * factor).to(at::kFloat);
+    layer.mean = norm->running_mean;
+    layer.factor = (norm->running_variance + kNormEpsilon).sqrt().reciprocal() * norm->weight.detach();
+    layer.shift = norm->bias.detach();
   }
   return layers.conv(layer, x);
 }

@@ -16,7 +16,7 @@ namespace lowtide {
 inline constexpr std::int64_t kOnnxOpset = 17;
 
 // By the numbers that the format has for them.
-enum class OnnxType { kFloat = 1, kUint8 = 2, kInt8 = 3, kInt32 = 6, kInt64 = 7, kBool = 9 };
+enum class OnnxType { kFloat = 1, kUint8 = 2, kInt8 = 3, kInt32 = 6, kInt64 = 7, kBool = 9, kDouble = 11 };
 
 struct OnnxTensor {
   std::string name;

@@ -1,9 +1,11 @@
 // `lowtide export` as a user runs it.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "lowtide/base/json.h"
 #include "lowtide/io/safetensors.h"
 #include "tests/cli/program.h"
+#include "tests/cli/small_data.h"
 
 namespace lowtide {
 namespace {
@@ -14,11 +16,14 @@ class ExportProgram : public Program {
  protected:
   // A short run; its last checkpoint.
   std::string train(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments{"--steps", "4"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const Finished finished = run(train_arguments(folder_ / "run", arguments));
-    EXPECT_EQ(finished.code, 0) << finished.error;
-    return RunPaths{folder_ / "run"}.checkpoint(4).string();
+    return trained(train_arguments(folder_ / "run", {}), more);
+  }
+
+  // Of other data than the recipe's.
+  std::string train_on(const std::string& data, const fs::path& folder,
+                       const std::vector<std::string>& more) {
+    return trained(
+        {"train", "--data", data, "--data-dir", folder.string(), "--out", (folder_ / "run").string()}, more);
   }
 
   std::vector<std::string> export_arguments(const std::string& checkpoint,
@@ -29,6 +34,15 @@ class ExportProgram : public Program {
   }
 
   const std::string out_ = (folder_ / "m.onnx").string();
+
+ private:
+  std::string trained(std::vector<std::string> arguments, const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), {"--steps", "4", "--cycles", "2"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished finished = run(arguments);
+    EXPECT_EQ(finished.code, 0) << finished.error;
+    return RunPaths{folder_ / "run"}.checkpoint(4).string();
+  }
 };
 
 TEST_F(ExportProgram, WritesBothFormsAndMeasuresTheOneThatDiffers) {
@@ -56,7 +70,7 @@ TEST_F(ExportProgram, EvaluatesAtTheBitsThatItIsTold) {
   EXPECT_EQ(Json::parse(finished.out).at("bits"), 5);
   const std::uintmax_t codes = fs::file_size(out_);
   ASSERT_EQ(run(export_arguments(checkpoint, {"--bits", "0"})).code, 0);
-  EXPECT_GT(fs::file_size(out_), 3 * codes);  // weights of four bytes for one, and some hundred names
+  EXPECT_GT(fs::file_size(out_), 2 * codes);  // weights of four bytes for one, but fewer nodes and names
 }
 
 TEST_F(ExportProgram, GivesWeightsTheNamesOfTorchvision) {
@@ -73,6 +87,44 @@ TEST_F(ExportProgram, GivesWeightsTheNamesOfTorchvision) {
     EXPECT_EQ(text_of(weights.at(name).data), text_of(from.at(ours).data)) << name;
   }
   EXPECT_EQ(weights.metadata().at("format"), "pt");
+}
+
+TEST_F(ExportProgram, WritesALanguageModelWithItsState) {
+  write_text(folder_ / "text");
+  const std::string checkpoint =
+      train_on("ptb", folder_ / "text",
+               {"--model", "lstm", "--hidden", "8", "--layers", "2", "--batch", "4", "--length", "6"});
+  for (const char* form : {"exact", "qdq"}) {
+    const Finished finished = run(export_arguments(checkpoint, {"--form", form, "--bits", "6"}));
+    EXPECT_EQ(finished.code, 0) << finished.error;
+    EXPECT_TRUE(contains(finished.out, out_, fmt::format("lstm, form {}, 6 bits", form)));
+    EXPECT_TRUE(contains(file_bytes(out_), "Scan", "lstm1.cell", "next.lstm1.cell", "scores"));
+  }
+}
+
+TEST_F(ExportProgram, WritesAnEntailmentNetwork) {
+  write_pairs(folder_ / "pairs");
+  const std::string vocabulary = (folder_ / "pairs/vocab.txt").string();
+  const std::string checkpoint =
+      train_on("sick", folder_ / "pairs",
+               {"--vocabulary", vocabulary, "--model", "bert", "--hidden", "8", "--layers", "1", "--heads",
+                "2", "--feed-forward", "16", "--length", "12", "--batch", "8"});
+  const Finished exact = run(export_arguments(checkpoint, {}));
+  EXPECT_EQ(exact.code, 0) << exact.error;
+  EXPECT_TRUE(contains(file_bytes(out_), "attention_mask", "token_type_ids", "MatMulInteger", "logits"));
+  const Finished qdq = run(export_arguments(checkpoint, {"--form", "qdq"}));
+  EXPECT_TRUE(
+      contains(qdq.out, "bert, form qdq", "evaluated here, 22 pairs", "of the exported network, 22 pairs"));
+  ASSERT_EQ(run(export_arguments(checkpoint, {"--form", "safetensors"})).code, 0);
+  EXPECT_NE(SafetensorsFile(out_).find("bert.encoder.layer.0.attention.self.query.weight"), nullptr);
+}
+
+TEST_F(ExportProgram, RefusesANetworkOnAGraph) {
+  write_papers(folder_ / "papers");
+  const std::string checkpoint = train_on("citation", folder_ / "papers",
+                                          {"--model", "gcn", "--hidden", "8", "--node-split", "0.5:0.2"});
+  expect_mistake(export_arguments(checkpoint), "gcn cannot be exported");
+  EXPECT_FALSE(fs::exists(out_));
 }
 
 TEST_F(ExportProgram, SaysInOneLineWhatCannotBe) {

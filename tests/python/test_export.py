@@ -145,7 +145,7 @@ def test_codes_are_bytes_and_norms_are_folded(tmp_path):
     lowtide.export_onnx(model, x, tmp_path / "codes.onnx")
     lowtide.export_onnx(model, x, tmp_path / "floats.onnx", bits="fp32")
     weights = sum(p.numel() for name, p in model.named_parameters() if p.dim() == 4)
-    assert weights < (tmp_path / "codes.onnx").stat().st_size < weights + 30000
+    assert weights < (tmp_path / "codes.onnx").stat().st_size < weights + 40000
     assert (tmp_path / "floats.onnx").stat().st_size > 4 * weights
     assert b"/Mul" not in (tmp_path / "floats.onnx").read_bytes()
 
