@@ -374,6 +374,26 @@ def test_a_second_backward_pass_is_one_line():
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="^a second backward pass of one forward pass"):
         loss.backward()
+    lstm, _ = quantised(nn.LSTM(4, 4))
+    loss = lstm(torch.randn(2, 1, 4))[0].sum()
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="^a second backward pass of one forward pass"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("model, call", [
+    (nn.Conv2d(4, 3, 1), lambda model, x: model(x.view(2, 4, 3, 1))),
+    (nn.Linear(4, 3), lambda model, x: model(x)),
+    (nn.MultiheadAttention(4, 2), lambda model, x: model(x, x, x)[0]),
+    (nn.LSTM(4, 3), lambda model, x: model(x)[0]),
+])
+@pytest.mark.parametrize("line", ["fp32", "static 8 grad=8"])
+def test_a_gradient_of_a_gradient_is_refused(model, call, line):
+    quantised(model, line=line)
+    x = torch.randn(2, 3, 4, requires_grad=True)
+    with pytest.raises(RuntimeError, match="^a gradient of a gradient, which quantised layers do not have"):
+        torch.autograd.grad(call(model, x).square().sum(), x, create_graph=True)
+    lowtide.restore_(model)
 
 
 def test_what_is_not_finite_is_seen():
