@@ -367,6 +367,15 @@ def test_an_evaluation_needs_ranges_that_were_measured():
             full(images())
 
 
+def test_an_input_that_is_always_zero_is_measured_too():
+    model, _ = quantised(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)))
+    nn.init.zeros_(model[0].weight)
+    nn.init.zeros_(model[0].bias)
+    model(torch.randn(2, 4))
+    with torch.no_grad():
+        assert torch.allclose(model.eval()(torch.randn(2, 4)), model[2].bias, atol=0.1)  # but for its codes
+
+
 def test_a_second_backward_pass_is_one_line():
     """Autograd makes a RuntimeError of it, as of its own."""
     model, _ = quantised(nn.Sequential(nn.Linear(4, 4)))
