@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -60,13 +61,16 @@ class Quantization {
     LayerPrecision rule;
   };
 
-  std::vector<std::int64_t> take_macs();
+  using Macs = std::map<std::string, std::atomic<std::int64_t>>;
+
+  void count(const LayerEvent& call) const;
+  std::vector<std::int64_t> take_macs() const;
 
   const Options options_;
   const LayerRules rules_;
   const std::shared_ptr<Execution> execution_ = std::make_shared<Execution>();
   std::vector<Attached> layers_;
-  std::map<std::string, std::int64_t> macs_;  // of calls since the last step
+  const std::shared_ptr<Macs> macs_ = std::make_shared<Macs>();  // of calls since the last step
   Ledger
       ledger_;  // an item is a step; it has its layers from the first step on, whose MACs they are told with
   Bits scheduled_, evaluation_;

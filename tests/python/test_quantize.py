@@ -180,18 +180,33 @@ def test_noise_is_of_the_seed_the_step_and_the_call():
     assert not torch.equal(gradients(1, 2), gradients(2, 2)) and not torch.equal(gradients(1, 2), gradients(1, 3))
 
 
-def test_gradient_checkpointing_changes_nothing():
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_gradient_checkpointing_changes_ranges_alone(use_reentrant):
     results = []
-    for run in (lambda model, x: model(x), lambda model, x: checkpoint(model, x, use_reentrant=True)):
+    for run in (lambda model, x: model(x), lambda model, x: checkpoint(model, x, use_reentrant=use_reentrant)):
         torch.manual_seed(5)
         model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3))
         _, schedule = quantised(model, line="static 4 grad=4")
         x = images().requires_grad_()
         run(model, x).sum().backward()
         schedule.step()
-        results.append((model[0].weight.grad, x.grad, lowtide.cost(model).actual))
-    assert torch.equal(results[0][0], results[1][0]) and torch.equal(results[0][1], results[1][1])
-    assert results[0][2] == results[1][2]
+        results.append((model[0].weight.grad, x.grad, lowtide.cost(model), float(model[0].activation_range)))
+    (weight, input, cost, once), (weight_again, input_again, cost_again, twice) = results
+    assert torch.equal(weight, weight_again) and torch.equal(input, input_again) and cost == cost_again
+    # From 0 by a tenth of the way, once and twice.
+    assert once == pytest.approx(0.1 * float(x.max() - x.min())) and twice == pytest.approx(1.9 * once)
+
+
+def test_calls_are_counted_with_their_backward_pass():
+    frozen, trained = nn.Linear(4, 3).requires_grad_(False), nn.Linear(3, 2)
+    model, schedule = quantised(nn.Sequential(frozen, trained))
+    model(torch.randn(5, 4)).sum().backward()
+    model[1](torch.randn(5, 3))  # which nobody asks for its gradient
+    schedule.step()
+    assert [layer.macs for layer in lowtide.cost(model).layers] == [5 * 4 * 3, 5 * 3 * 2]
+    loss = model(torch.randn(5, 4)).sum()
+    lowtide.restore_(model)
+    loss.backward()  # with nothing left to count in
 
 
 class Derived(nn.Linear):
