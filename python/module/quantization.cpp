@@ -79,15 +79,19 @@ void Quantization::check_rules() const {
   }
 }
 
-void Quantization::set_bits(std::int64_t step, Bits scheduled, Bits evaluation) {
+void Quantization::set_bits(std::int64_t step, StepBits scheduled, Bits evaluation) {
   execution_->step = step;
-  scheduled_ = scheduled;
+  scheduled_ = std::move(scheduled);
   evaluation_ = evaluation;
 }
 
 void Quantization::choose_bits(bool training) {
   const bool evaluates = !training && !at::GradMode::is_enabled();
-  execution_->bits = override_ ? *override_ : evaluates ? evaluation_ : scheduled_;
+  if (override_ || evaluates) {
+    execution_->bits = override_.value_or(evaluation_);
+  } else {
+    execution_->bits = scheduled_;
+  }
 }
 
 void Quantization::check_device(const QuantLayer& layer, const at::Tensor& x) const {
@@ -129,7 +133,9 @@ void Quantization::end_step() {
   }
   bool as_in_the_first = true;
   for (std::size_t i = 0; i < macs.size(); ++i) as_in_the_first &= macs[i] == ledger_.layers()[i].macs;
-  if (as_in_the_first) {
+  if (!scheduled_.layers.empty()) {
+    ledger_.add(scheduled_, scheduled_.layers, 1, macs);
+  } else if (as_in_the_first) {
     ledger_.add(scheduled_, 1);
   } else {
     ledger_.add(scheduled_, 1, macs);

@@ -345,11 +345,12 @@ def test_mistakes_are_named():
             pass
 
 
-@pytest.mark.parametrize("line", ["price 3:8 grad=8 budget=0.6", "table 5[4/6]x600 6[5/7]x400"])
-def test_what_fails_changes_nothing(line):
+@pytest.mark.parametrize("line, message", [("price 3:8 grad=8 budget=0.6", "which `lowtide train` computes"),
+                                           ("table 5[4/6]x600 6[5/7]x400", "bits of 2 layers, and the network has 3")])
+def test_what_fails_changes_nothing(line, message):
     model = Small()
     classes, keys = [type(module) for module in model.modules()], set(model.state_dict())
-    with pytest.raises(ValueError, match="which `lowtide train`"):
+    with pytest.raises(ValueError, match=message):
         lowtide.quantize_(model, lowtide.Schedule(line, steps=1000))
     assert [type(module) for module in model.modules()] == classes and set(model.state_dict()) == keys
     lowtide.quantize_(model, lowtide.Schedule("static 8", steps=10))
@@ -389,6 +390,21 @@ def test_an_input_that_is_always_zero_is_measured_too():
     model(torch.randn(2, 4))
     with torch.no_grad():
         assert torch.allclose(model.eval()(torch.randn(2, 4)), model[2].bias, atol=0.1)  # but for its codes
+
+
+def test_tables_with_bits_of_layers():
+    model, schedule = quantised(line="table 5[4/6/8]x60 7[8/3/2]x40 grad=8", layer_bits={"fc": 5})
+    twin, single = quantised(lowtide.restore_(copy.deepcopy(model)), line="static 5 grad=8",
+                             layer_bits={"conv1": 4, "conv2": 6, "fc": 5})
+    assert torch.equal(model(images()), twin(images()))
+    for each in (model, twin):
+        each(images()).sum().backward()
+    schedule.step()
+    single.step()
+    macs = [4 * 8 * 3 * 9 * 81, 4 * 8 * 9 * 16, 4 * 8 * 5]
+    assert [layer.macs for layer in lowtide.cost(model).layers] == macs
+    assert lowtide.cost(model).actual == lowtide.cost(twin).actual
+    assert lowtide.cost(model).paper == sum(n * (bits * bits + 2 * bits * 8) for n, bits in zip(macs, (4, 6, 8)))
 
 
 def test_a_second_backward_pass_is_one_line():

@@ -46,7 +46,6 @@ def test_a_closed_loop_goes_on_from_its_state():
 @pytest.mark.parametrize("line, message", [
     ("price 3:8 grad=8 budget=0.6", "asks for losses between steps"),
     ("waterfill 3:8 grad=8 budget=0.6", "asks how sensitive layers are"),
-    ("table 5[4/6]x600 6[5/7]x400", "has bits of layers"),
 ])
 def test_what_only_the_program_can_train_on_tells_its_plan(line, message):
     schedule = lowtide.Schedule(line, steps=1000)
