@@ -124,11 +124,10 @@ class QuantMultiheadAttention(Quantised):
                    for name, x in (("query", query), ("key", key), ("value", value)))
         scores = self._lowtide_layers["scores"].product(q, k.transpose(1, 2), items, self.training) / math.sqrt(self.head_dim)
         scores = scores.view(items, self.num_heads, length, source)
-        for mask in self._masks(key_padding_mask, attn_mask, items, scores):
+        for mask in self._masks(key_padding_mask, attn_mask, batched, scores):
             scores = scores + mask
-        attention = torch.softmax(scores, -1)
-        dropped = functional.dropout(attention, self.dropout, self.training).view(-1, length, source)
-        context = self._lowtide_layers["context"].product(dropped, v, items, self.training)
+        attention = functional.dropout(torch.softmax(scores, -1), self.dropout, self.training)
+        context = self._lowtide_layers["context"].product(attention.view(-1, length, source), v, items, self.training)
         context = context.view(items, self.num_heads, length, self.head_dim).transpose(1, 2)
         output = self.out_proj(context.reshape(items, length, self.embed_dim))
         return self._as_asked(output, attention, batched, need_weights, average_attn_weights)
@@ -151,16 +150,27 @@ class QuantMultiheadAttention(Quantised):
         y = y.view(x.size(0), x.size(1), self.num_heads, self.head_dim).transpose(1, 2)
         return y.reshape(-1, x.size(1), self.head_dim)
 
-    def _masks(self, key_padding_mask: Optional[Tensor], attn_mask: Optional[Tensor], items: int,
+    def _masks(self, key_padding_mask: Optional[Tensor], attn_mask: Optional[Tensor], batched: bool,
                scores: Tensor) -> List[Tensor]:
         """What is added to the scores: minus infinity where a position must not look."""
+        items, heads, length, source = scores.shape
         masks = []
         if attn_mask is not None:
-            masks.append(attn_mask if attn_mask.dim() == 2 else attn_mask.view(items, self.num_heads, *attn_mask.shape[1:]))
+            mask = attn_mask.bool() if attn_mask.dtype == torch.uint8 else attn_mask
+            self._expect_mask("attn_mask", mask, (length, source), (items * heads, length, source))
+            masks.append(mask if mask.dim() == 2 else mask.view(scores.shape))
         if key_padding_mask is not None:
-            masks.append(key_padding_mask.view(items, 1, 1, -1))
+            self._expect_mask("key_padding_mask", key_padding_mask, (items, source) if batched else (source,))
+            masks.append(key_padding_mask.view(items, 1, 1, source))
         return [torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(mask, -math.inf)
                 if mask.dtype == torch.bool else mask.to(scores.dtype) for mask in masks]
+
+    def _expect_mask(self, what: str, mask: Tensor, *shapes: Tuple[int, ...]) -> None:
+        if (mask.dtype == torch.bool or mask.is_floating_point()) and tuple(mask.shape) in shapes:
+            return
+        dtype, sizes = str(mask.dtype).replace("torch.", ""), " or ".join(" x ".join(map(str, shape)) for shape in shapes)
+        raise ValueError(f"layer '{self._lowtide_layers['scores'].name}': its {what} is {' x '.join(map(str, mask.shape))} of "
+                         f"{dtype}; expected {sizes} of bool or of floats")
 
     def _as_asked(self, output: Tensor, attention: Tensor, batched: bool, need_weights: bool,
                   average: bool) -> Tuple[Tensor, Optional[Tensor]]:
