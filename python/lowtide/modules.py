@@ -232,6 +232,12 @@ class QuantLSTM(Quantised):
         if hx is None:
             zeros = x.new_zeros(len(self._lowtide_layers), x.size(1), self.hidden_size)
             return zeros, zeros
+        count = len(self._lowtide_layers)
+        expected = (count, x.size(1), self.hidden_size) if batched else (count, self.hidden_size)
+        for state in hx:
+            if tuple(state.shape) != expected:
+                raise ValueError(f"layer '{self._lowtide_layers['l0'].name}': its states are {' x '.join(map(str, state.shape))}; "
+                                 f"expected {' x '.join(map(str, expected))}")
         return (hx[0], hx[1]) if batched else (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
 
     def _run(self, suffix: str, x: Tensor, state: Tuple[Tensor, Tensor]) -> Tuple[Tensor, Tuple[Tensor, Tensor]]:
