@@ -56,6 +56,8 @@ class QuantConv2d(Quantised):
         return {"": ["activation"]}
 
     def forward(self, input: Tensor) -> Tensor:
+        if input.numel() == 0:  # nothing to multiply: the module's own
+            return super().forward(input)
         x = input if input.dim() == 4 else input.unsqueeze(0)
         x, padding = self._padded(x)
         y = self._lowtide_layers[""].conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups,
@@ -81,6 +83,8 @@ class QuantLinear(Quantised):
         return {"": ["activation"]}
 
     def forward(self, input: Tensor) -> Tensor:
+        if input.numel() == 0:
+            return super().forward(input)
         return self._lowtide_layers[""].linear(input, self.weight, self.bias, self.by_position,
                                                self._range_of("activation"), self.training)
 
@@ -275,16 +279,28 @@ def replacement_of(module: nn.Module) -> Optional[Type[Quantised]]:
 def is_left_out(module: nn.Module) -> bool:
     """Whether a module multiplies matrices that lowtide neither quantises nor counts."""
     kinds = (nn.modules.conv._ConvNd, nn.Linear, nn.Bilinear, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
-    return isinstance(module, kinds) and not isinstance(module, Quantised)
+    return (isinstance(module, kinds) or _is_transformers_conv1d(module)) and not isinstance(module, Quantised)
+
+
+def _is_transformers_conv1d(module: nn.Module) -> bool:
+    """The linear layer of Hugging Face's GPT-2, of a library that is not imported here."""
+    return any(kind.__name__ == "Conv1D" and kind.__module__.startswith("transformers.") for kind in type(module).__mro__)
 
 
 def why_not(module: nn.Module) -> Optional[str]:
-    """What a module has that lowtide's products have not."""
+    """What a module has that lowtide's products have not, or lacks."""
+    if isinstance(module, nn.modules.lazy.LazyModuleMixin) and module.has_uninitialized_params():
+        return "it has no weights yet; give the model one batch first"
     if isinstance(module, nn.MultiheadAttention) and (module.bias_k is not None or module.add_zero_attn):
         return "add_bias_kv and add_zero_attn are not there"
     if isinstance(module, nn.LSTM) and module.proj_size > 0:
         return "proj_size is not there"
     return None
+
+
+def class_name(model: nn.Module) -> str:
+    """Of a layer, the name that it has without lowtide."""
+    return getattr(type(model), "_lowtide_original", type(model)).__name__
 
 
 _CLASSES: Dict[Tuple[type, type], type] = {}

@@ -68,6 +68,11 @@ def quantize_(model: nn.Module, schedule: Schedule, *, layer_bits: Optional[Mapp
 def restore_(model: nn.Module) -> nn.Module:
     """Undoes :func:`quantize_`: the modules are PyTorch's own again, with their weights as they are now."""
     for module in _quantised(model):
+        if "_lowtide_original" not in vars(type(module)):
+            name = next(name for name, one in model.named_modules() if one is module)
+            raise ValueError(f"layer '{name or 'model'}' is a {type(module).__name__}, which was made of it after quantize_; "
+                             "expected it as quantize_ left it: remove its parametrisations first")
+    for module in _quantised(model):
         for buffer in range_buffers(module):
             delattr(module, buffer)
         del module._lowtide_layers
@@ -117,7 +122,7 @@ def _replaceable(model: nn.Module) -> List[Tuple[str, nn.Module, Type[Quantised]
             continue
         reason = why_not(module) or _clash(module, replacement)
         if reason is not None:
-            raise ValueError(f"layer '{name}', a {type(module).__name__}, cannot be quantised: {reason}")
+            raise ValueError(f"layer '{name or 'model'}', a {type(module).__name__}, cannot be quantised: {reason}")
         found.append((name, module, replacement))
     return found
 
