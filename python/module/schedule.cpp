@@ -4,6 +4,7 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -47,6 +48,11 @@ class TrainingSchedule {
       make_schedule(spec_, steps_, {}, std::vector<LayerSize>(quantization->layer_count()));
     models_.push_back(quantization);
     set_bits();
+  }
+
+  bool drives(const std::shared_ptr<Quantization>& quantization) const {
+    const Models driven = models();
+    return std::find(driven.begin(), driven.end(), quantization) != driven.end();
   }
 
   void step(std::optional<double> loss) {
@@ -151,6 +157,7 @@ void bind_schedule(pybind11::module_& module) {
       .def_property_readonly("is_stateful", &TrainingSchedule::is_stateful)
       .def("at", &TrainingSchedule::at)
       .def("attach", &TrainingSchedule::attach)
+      .def("drives", &TrainingSchedule::drives)
       .def("step", &TrainingSchedule::step)
       .def("state", &TrainingSchedule::state)
       .def("restore", &TrainingSchedule::restore);

@@ -86,7 +86,7 @@ def test_bits_of_training_evaluation_and_precision():
         at_three = model(images())
     assert torch.equal(model(images()), at_three), "frozen statistics, and gradients: the step's bits"
     assert lowtide.cost(model).steps == 0
-    for bits in (1, 33, "eight", (3, -1), 4.5):
+    for bits in (1, 33, "eight", (3, -1), 4.5, (3,), (3, 4, 5)):
         with pytest.raises(ValueError, match="expected 2 to 32"):
             with lowtide.precision(model, bits=bits):
                 pass
@@ -353,6 +353,8 @@ def test_mistakes_are_named():
         lowtide.quantize_(model, schedule)
     with pytest.raises(ValueError, match=r"unknown engine 'intger' \(did you mean 'integer'\?\)"):
         quantised(engine="intger")
+    with pytest.raises(ValueError, match="model is None; expected a torch.nn.Module"):
+        lowtide.quantize_(None, schedule)
     with pytest.raises(ValueError, match="schedule is 'CR 3:8'; expected a lowtide.Schedule"):
         lowtide.quantize_(Small(), "CR 3:8")
     for seed in (-1, 2 ** 64, 0.5):

@@ -1,4 +1,6 @@
+import copy
 import json
+import pickle
 
 import pytest
 import torch
@@ -100,6 +102,21 @@ def test_a_wrong_type_is_a_value_error_too(arguments, message):
     with pytest.raises(ValueError, match=message) as raised:
         lowtide.Schedule(**arguments)
     assert "\n" not in str(raised.value)
+
+
+def test_wrong_types_of_what_it_is_asked_and_told():
+    schedule = lowtide.Schedule("progressive 3,8 grad=8", steps=10)
+    for wrong, message in [(lambda: schedule.at(1.5), "step is 1.5; expected a whole number"),
+                           (lambda: schedule.at(2 ** 63), "expected a whole number"),
+                           (lambda: schedule.step("abc"), "loss is 'abc'; expected a number"),
+                           (lambda: schedule.step(torch.ones(20, 20)), r"loss is tensor\(\[.*expected a number")]:
+        with pytest.raises(ValueError, match=message) as raised:
+            wrong()
+        assert "\n" not in str(raised.value)
+    assert schedule.at(torch.tensor(3)) == (3, 8)
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="^cannot pickle 'lowtide._lowtide.Schedule' object$"):
+            copied(schedule)
 
 
 def test_a_state_of_another_schedule_is_refused():
