@@ -1,9 +1,10 @@
-import importlib.util
+import importlib
 import json
 import math
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -615,10 +616,8 @@ class PlainGpt(nn.Module):
 
 
 def example_gpt():
-    path = TESTS.parent / "examples" / "python" / "text.py"
-    spec = importlib.util.spec_from_file_location("text_example", path)
-    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
-    return module.GPT(20)
+    sys.path.insert(0, str(TESTS.parent / "examples" / "python"))
+    return importlib.import_module("text").GPT(20)
 
 
 @pytest.mark.parametrize("make, length", [(PlainGpt, 8), (example_gpt, 64)], ids=["plain", "example"])
