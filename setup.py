@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from typing import Tuple
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -14,16 +15,34 @@ from setuptools.command.build_ext import build_ext
 SOURCE = pathlib.Path(__file__).parent.resolve()
 
 
-def configured_folder() -> pathlib.Path:
+def installed_torch() -> Tuple[str, str]:
+    """Its version, and where its CMake files are."""
     try:
         import torch
     except ImportError:
-        sys.exit("lowtide is built against the torch that is installed, which this build does not see: install torch, then "
-                 "`pip install --no-build-isolation .`, since pip hides it otherwise")
-    folder = SOURCE / "build-pip" / f"torch-{torch.__version__}-{sys.implementation.cache_tag}"
+        return hidden_torch()
+    return torch.__version__, torch.utils.cmake_prefix_path
+
+
+def hidden_torch() -> Tuple[str, str]:
+    """pip isolates a build by two variables (pip/_internal/build_env.py): without them the same Python sees what is installed."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONNOUSERSITE")}
+    code = "import torch; print(torch.__version__, torch.utils.cmake_prefix_path, sep='\\n')"
+    asked = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                           text=True)
+    if asked.returncode != 0:
+        sys.exit(f"lowtide is built against the torch that is installed, and {sys.executable} has none: install torch first; where "
+                 "the build is isolated in an environment of its own, `pip install --no-build-isolation .`")
+    version, prefix = asked.stdout.splitlines()[-2:]
+    return version, prefix
+
+
+def configured_folder() -> pathlib.Path:
+    version, prefix = installed_torch()
+    folder = SOURCE / "build-pip" / f"torch-{version}-{sys.implementation.cache_tag}"
     subprocess.check_call([
         "cmake", "-S", SOURCE, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DLOWTIDE_PYTHON=ON",
-        "-DLOWTIDE_TESTS=OFF", f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}",
+        "-DLOWTIDE_TESTS=OFF", f"-DCMAKE_PREFIX_PATH={prefix}",
         f"-DPython3_EXECUTABLE={sys.executable}", *shlex.split(os.environ.get("CMAKE_ARGS", ""))])
     return folder
 

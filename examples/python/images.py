@@ -6,9 +6,7 @@
 The network is plain PyTorch: lowtide has none like it. A run that was stopped goes on when the same command is given again.
 """
 
-import argparse
 import gzip
-import os
 import pathlib
 
 import torch
@@ -16,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 import lowtide
+from training import draws_of, go_on, parser, save
 
 HELD_OUT = 5000
 
@@ -70,17 +69,9 @@ def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> fl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--schedule", default="CR 3:8 n=8 grad=8")
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--lr", type=float, default=2e-3)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--engine", default="auto")
-    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/convnext"))
-    options = parser.parse_args()
+    arguments = parser(__doc__.splitlines()[0], schedule="CR 3:8 n=8 grad=8", batch=64, lr=2e-3, out="runs/convnext")
+    arguments.add_argument("--data", type=pathlib.Path, default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
+    options = arguments.parse_args()
 
     images, labels = (part.to(options.device) for part in read_split(options.data, "train"))
     torch.manual_seed(options.seed)
@@ -91,18 +82,14 @@ def main() -> None:
     lowtide.quantize_(model, schedule, layer_bits={"head": "fp32"}, seed=options.seed, engine=options.engine)
 
     parts = {"model": model, "optimizer": optimizer, "rates": rates, "schedule": schedule}
-    saved = options.out / "state.pt"
-    if saved.exists():
-        for name, state in torch.load(saved, map_location=options.device).items():
-            parts[name].load_state_dict(state)
+    go_on(parts, options.out, options.device)
 
     with lowtide.run(options.out, model, schedule, name="convnext", data="fashion-mnist", resume=True,
                      settings={"batch": options.batch, "lr": options.lr}) as run:
         loss_sum, right = 0.0, 0
         while schedule.step_count < options.steps:
-            # Of the step alone, so that a run that goes on draws what it would have drawn.
-            draw = torch.Generator().manual_seed(options.seed * 1_000_003 + schedule.step_count)
-            batch = torch.randint(HELD_OUT, len(labels), (options.batch,), generator=draw).to(options.device)
+            draws = draws_of(schedule.step_count, options.seed)
+            batch = torch.randint(HELD_OUT, len(labels), (options.batch,), generator=draws).to(options.device)
             logits = model(images[batch])
             loss = functional.cross_entropy(logits, labels[batch])
             optimizer.zero_grad()
@@ -119,8 +106,7 @@ def main() -> None:
                 print(f"step {schedule.step_count}  loss {loss_sum / since:.3f}  {schedule.bits.forward} bits  "
                       f"cost {lowtide.cost(model).relative:.4f} of fp32", flush=True)
                 loss_sum, right = 0.0, 0
-                torch.save({name: part.state_dict() for name, part in parts.items()}, f"{saved}.new")
-                os.replace(f"{saved}.new", saved)
+                save(parts, options.out)
         test = accuracy(model, *(part.to(options.device) for part in read_split(options.data, "t10k")))
         run.finish(test=test, valid=accuracy(model, images[:HELD_OUT], labels[:HELD_OUT]))
     print(lowtide.cost(model))

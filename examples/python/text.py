@@ -3,10 +3,10 @@
 
     python3 text.py --text /usr/share/common-licenses/GPL-3 --steps 1000 --out runs/gpt
 
-Plain PyTorch: attention is torch.nn.MultiheadAttention, all six products of which lowtide quantises.
+Plain PyTorch: attention is torch.nn.MultiheadAttention, all six products of which lowtide quantises. A run that was stopped
+goes on when the same command is given again.
 """
 
-import argparse
 import math
 import pathlib
 
@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 import lowtide
+from training import draws_of, go_on, parser, save
 
 LENGTH = 64
 
@@ -69,17 +70,9 @@ def perplexity(model: nn.Module, text: torch.Tensor) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--schedule", default="CR 4:8 n=8 grad=8")
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--lr", type=float, default=3e-3)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--engine", default="auto")
-    parser.add_argument("--text", type=pathlib.Path, default=pathlib.Path("/usr/share/common-licenses/GPL-3"))
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/gpt"))
-    options = parser.parse_args()
+    arguments = parser(__doc__.splitlines()[0], schedule="CR 4:8 n=8 grad=8", batch=16, lr=3e-3, out="runs/gpt")
+    arguments.add_argument("--text", type=pathlib.Path, default=pathlib.Path("/usr/share/common-licenses/GPL-3"))
+    options = arguments.parse_args()
 
     content = options.text.read_text()
     places = {character: i for i, character in enumerate(sorted(set(content)))}
@@ -93,10 +86,14 @@ def main() -> None:
     schedule = lowtide.Schedule(options.schedule, options.steps)
     lowtide.quantize_(model, schedule, seed=options.seed, engine=options.engine)
 
-    with lowtide.run(options.out, model, schedule, name="gpt", data=options.text.name, metric="perplexity",
+    parts = {"model": model, "optimizer": optimizer, "rates": rates, "schedule": schedule}
+    go_on(parts, options.out, options.device)
+
+    with lowtide.run(options.out, model, schedule, name="gpt", data=options.text.name, metric="perplexity", resume=True,
                      settings={"batch": options.batch, "lr": options.lr}) as run:
-        for step in range(options.steps):
-            starts = torch.randint(len(train) - LENGTH, (options.batch, 1)) + torch.arange(LENGTH + 1)
+        while schedule.step_count < options.steps:
+            draws = draws_of(schedule.step_count, options.seed)
+            starts = torch.randint(len(train) - LENGTH, (options.batch, 1), generator=draws) + torch.arange(LENGTH + 1)
             loss = loss_of(model, train[starts.to(options.device)])
             optimizer.zero_grad()
             loss.backward()
@@ -104,11 +101,12 @@ def main() -> None:
             optimizer.step()
             rates.step()
             schedule.step(loss)
-            if (step + 1) % 50 == 0:
-                run.log(loss=loss, perplexity=math.exp(loss), lr=rates.get_last_lr()[0])
-                print(f"step {step + 1}  loss {loss:.3f}  {schedule.bits.forward} bits", flush=True)
-            if (step + 1) % 500 == 0:
+            if schedule.step_count % 500 == 0:
                 run.evaluate("valid", perplexity=perplexity(model, valid))
+            if schedule.step_count % 50 == 0:
+                run.log(loss=loss, perplexity=math.exp(loss), lr=rates.get_last_lr()[0])
+                print(f"step {schedule.step_count}  loss {loss:.3f}  {schedule.bits.forward} bits", flush=True)
+                save(parts, options.out)
         result = perplexity(model, test)
         run.finish(test=result, valid=perplexity(model, valid))
     print(f"test perplexity {result:.2f} a character, cost {lowtide.cost(model).relative:.4f} of fp32")

@@ -30,6 +30,9 @@ struct LayerCall : torch::CustomClassHolder, LayerFormat {
   bool needs_input_gradient = false;
   Quantized input, weight;  // the operands of the forward product
 
+  // What a backward pass begins with: UserError for the second of one forward pass, and for one that is itself to be
+  // differentiated, of which no graph is kept.
+  void expect_one_backward() const;
   // With one range for all, where none is given.
   LayerError quantise_error(const at::Tensor& output_gradient, const Range& range = {}) const;
   void release();

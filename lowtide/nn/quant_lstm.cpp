@@ -84,7 +84,7 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     const auto call = c10::static_intrusive_pointer_cast<LstmCall>(context->saved_data["call"].toCapsule());
-    LOWTIDE_CHECK(call->input.code.defined(), "a layer's call serves one backward pass");
+    call->expect_one_backward();
     const at::Tensor dy = gradients[0].contiguous();
     const std::int64_t time = dy.size(0);
     at::Tensor hidden_error = at::zeros_like(dy[0]), cell_error = gradients[1];

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor, nn
 
-from lowtide import _lowtide
+from lowtide import _lowtide, expect
 from lowtide.export_trace import trace
 from lowtide.export_writer import Writer, known_type
-from lowtide.modules import Quantised
+from lowtide.modules import Quantised, class_name
 from lowtide.quantize import layers, precision
 
-Axes = Mapping[str, Mapping[int, str]]
+Axes = Mapping[str, Union[Mapping[int, str], Sequence[int]]]
 Sizes = Dict[str, Tuple[int, int]]  # open ones by name, in the example and in other inputs
 
 
@@ -29,12 +30,14 @@ class Exported:
     def __call__(self, *inputs: Tensor) -> Union[Tensor, Tuple[Tensor, ...]]:
         if len(inputs) != len(self._names):
             raise ValueError(f"{len(inputs)} inputs; expected {len(self._names)}: {', '.join(self._names)}")
+        for name, x in zip(self._names, inputs):
+            expect.kind(f"input '{name}'", x, Tensor, "a tensor")
         outputs = self._runner([x.detach().cpu() for x in inputs])
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def export_onnx(model: nn.Module, example: Union[Tensor, Sequence[Tensor]], path: str, *, form: str = "exact",
-                bits: Optional[Union[int, str]] = None, dynamic_axes: Optional[Axes] = None) -> Exported:
+def export_onnx(model: nn.Module, example: Union[Tensor, Sequence[Tensor]], path: Union[str, "os.PathLike[str]"], *,
+                form: str = "exact", bits: Optional[Union[int, str]] = None, dynamic_axes: Optional[Axes] = None) -> Exported:
     """Writes the model as it evaluates: at its schedule's evaluation bits, or at ``bits``.
 
     ``form``: ``"exact"`` computes what the model computes in evaluation mode; ``"qdq"`` has integer zero points, as runtimes
@@ -42,14 +45,16 @@ def export_onnx(model: nn.Module, example: Union[Tensor, Sequence[Tensor]], path
     behind a convolution is folded into it.
 
     ``example`` is one input, or all of them. Inputs are named as in ``forward``. ``dynamic_axes`` are the dimensions that are
-    left open, each with a name, as ``{"words": {0: "length", 1: "items"}}``; those of outputs follow. Without it the first
-    dimension of the first input is open, as "items", and that of every other input of the same size, if the model takes
-    another size; with ``{}`` none is.
+    left open, each with a name, as ``{"words": {0: "length", 1: "items"}}``, or without, as ``{"words": [0, 1]}``; those of
+    outputs follow. Without it the first dimension of the first input is open, as "items", and that of every other input of the
+    same size, if the model takes another size; with ``{}`` none is.
 
     Before the file is written, its graph is run on the example, and on one with other open sizes, and compared with the model.
     A model that torch.fx cannot trace, that has an operator which is not known here, or of which the graph computes
     something else is a ValueError.
     """
+    expect.model(model)
+    file = expect.path("path", path)
     if form not in ("exact", "qdq"):
         raise ValueError(f"form is {form!r}; expected 'exact' or 'qdq'")
     if not isinstance(example, (Tensor, list, tuple)):
@@ -63,7 +68,7 @@ def export_onnx(model: nn.Module, example: Union[Tensor, Sequence[Tensor]], path
         runs = [[x.clone() for x in inputs] for inputs in (examples, others)]
         graph = Writer(model, form, symbols).write(trace(model, names, runs))
         _check(model, names, (examples, others), symbols, graph)
-    graph.write(str(path), {"lowtide.model": type(model).__name__, "lowtide.form": form})
+    graph.write(file, {"lowtide.model": class_name(model), "lowtide.form": form})
     return Exported(graph, names)
 
 
@@ -124,7 +129,7 @@ def _larger(examples: Dict[str, Tensor], axes: Axes) -> Tuple[Sizes, List[Tensor
     """Each open size by another number, so that it is known again in what the model returns."""
     symbols: Sizes = {}
     larger = dict(examples)
-    for name, dimensions in axes.items():
+    for name, dimensions in _named(axes).items():
         if name not in examples:
             raise ValueError(f"dynamic_axes: no input is called '{name}'; expected one of {', '.join(examples)}")
         for dim, symbol in dimensions.items():
@@ -137,6 +142,21 @@ def _larger(examples: Dict[str, Tensor], axes: Axes) -> Tuple[Sizes, List[Tensor
                 raise ValueError(f"dynamic_axes: '{symbol}' is {one} in the example, and {size} in '{name}'; expected one size")
             larger[name] = x.index_select(dim, torch.arange(other, device=x.device) % size)
     return symbols, list(larger.values())
+
+
+def _named(axes: Axes) -> Dict[str, Dict[int, str]]:
+    """Open dimensions without a name have one that no other has."""
+    expect.kind("dynamic_axes", axes, Mapping, "a dict of inputs, such as {'x': {0: 'items'}}")
+    named: Dict[str, Dict[int, str]] = {}
+    for name, given in axes.items():
+        names = dict(given) if isinstance(given, Mapping) else given
+        if isinstance(names, (list, tuple)):
+            names = {dim: f"{name}.{dim}" for dim in names}
+        if not isinstance(names, dict) or not all(isinstance(symbol, str) for symbol in names.values()):
+            raise ValueError(f"dynamic_axes: '{name}' has {expect.shown(given)}; expected dimensions with a name each, such as "
+                             "{0: 'items'}")
+        named[name] = names
+    return named
 
 
 def _check(model: nn.Module, names: List[str], runs: Sequence[Sequence[Tensor]], symbols: Sizes,

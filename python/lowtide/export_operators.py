@@ -149,7 +149,7 @@ def _attention(w: Writer, query: str, key: str, value: str, attn_mask: Optional[
                is_causal: bool = False, scale: Optional[float] = None) -> str:
     if dropout_p > 0:
         raise ValueError("attention with dropout that goes on in evaluation cannot be exported")
-    factor = scale if scale is not None else w.shape(query)[-1] ** -0.5
+    factor = scale if scale is not None else w.fixed_size(query, -1) ** -0.5
     scores = w.node("Mul", [w.node("MatMul", [query, _transpose(w, key, -2, -1)]), w.graph.number(factor)])
     if is_causal:
         length, source = (w.fixed_size(x, -2) for x in (query, key))

@@ -20,8 +20,10 @@ def trace(model: nn.Module, names: List[str], runs: Sequence[Sequence[Tensor]]) 
     root = nn.Sequential(model) if tracer.is_leaf_module(model, "") else model
     try:
         return tracer.trace(root)
-    except (fx.proxy.TraceError, TypeError, RuntimeError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # whatever a model does with what stands for a tensor
+        if type(error) is ValueError:  # one of ours
+            raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{type(model).__name__} cannot be exported: torch.fx cannot trace it ({reason})") from None
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, fx, nn
 
 from lowtide import _lowtide
 from lowtide.export_operators import FUNCTIONS, METHODS, MODULES, ONNX_TYPES, OPEN, Emit, factor_and_shift, quantisation
-from lowtide.modules import Quantised
+from lowtide.modules import Quantised, class_name
 
 Values = Tuple[Any, Any]  # of a node, from the two sets of inputs
 Shapes = Tuple[torch.Size, torch.Size]
@@ -21,7 +21,7 @@ class Writer:
         self.model, self.symbols = model, symbols
         self.modules = dict(model.named_modules())
         self.names = {module: name for name, module in self.modules.items()}
-        self.graph = _lowtide.GraphBuilder(type(model).__name__)
+        self.graph = _lowtide.GraphBuilder(class_name(model))
         self.layers = _lowtide.LayerWriter(self.graph, form == "exact")
         self.results: Values = (None, None)  # of the node at hand
         self._values: Dict[fx.Node, Any] = {}  # what stands for a node: a value of the graph, or what Python knows
@@ -128,7 +128,9 @@ class Writer:
         if node.op == "get_attr":
             return self._emit_constant(cast(str, node.target), self.results[0])
         args = fx.node.map_arg(node.args, lambda n: self._values[n])
-        kwargs = fx.node.map_arg(node.kwargs, lambda n: self._values[n])
+        kwargs = dict(fx.node.map_arg(node.kwargs, lambda n: self._values[n]))
+        if "input" in kwargs:  # as PyTorch calls the first
+            args = (kwargs.pop("input"), *args)
         self.graph.enter(node.name)
         if node.op != "call_module":
             return self.call_function(node.target, *args, **kwargs)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import pathlib
 from typing import Any, Dict, Optional
 
 from transformers import TrainerCallback
 
 from lowtide.cost import cost
+from lowtide.quantize import precision
 from lowtide.schedule import Schedule
 
 STATE_FILE = "lowtide.json"  # in a checkpoint's folder
@@ -22,16 +25,25 @@ class PrecisionSchedule(TrainerCallback):
     >>> lowtide.quantize_(model, schedule)
     >>> Trainer(model, arguments, callbacks=[PrecisionSchedule(schedule)], ...).train()
 
-    The Trainer evaluates without gradients, so at the bits that training ends with. It tells callbacks no losses: a schedule
+    The Trainer evaluates without gradients, so at the bits that training ends with; before the first step (``eval_on_start``),
+    when no range has been measured, in fp32. It tells callbacks no losses: a schedule
     that listens to them (``progressive``) cannot be used.
     """
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
+        self._evaluation_on_start = contextlib.ExitStack()
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == self.schedule.step_count:
-            return
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        if state.global_step != self.schedule.step_count:
+            self._go_on(args, state)
+        if state.global_step == 0 and getattr(args, "eval_on_start", False):  # the Trainer's next call
+            self._evaluation_on_start.enter_context(precision(model, "fp32"))
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._evaluation_on_start.close()
+
+    def _go_on(self, args: Any, state: Any) -> None:
         saved = _folder(args, state) / STATE_FILE
         if not saved.exists():
             raise ValueError(f"the training goes on from step {state.global_step}, and {saved} is missing, which tells the "
@@ -43,7 +55,10 @@ class PrecisionSchedule(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:
-            (_folder(args, state) / STATE_FILE).write_text(json.dumps(self.schedule.state_dict()))
+            saved = _folder(args, state) / STATE_FILE
+            unfinished = saved.with_suffix(".new")
+            unfinished.write_text(json.dumps(self.schedule.state_dict()))
+            os.replace(unfinished, saved)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, Any]] = None, model: Any = None,
                **kwargs: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Dict
 
 try:
@@ -10,6 +11,7 @@ except ImportError:
     from pytorch_lightning.callbacks import Callback
 
 from lowtide.cost import cost
+from lowtide.quantize import precision
 from lowtide.schedule import Schedule
 
 
@@ -20,13 +22,24 @@ class PrecisionSchedule(Callback):
     >>> lowtide.quantize_(module, schedule)
     >>> Trainer(max_steps=trainer_steps, callbacks=[PrecisionSchedule(schedule)]).fit(module, data)
 
-    Lightning validates without gradients, so at the bits that training ends with. A schedule that listens to the loss hears
+    Lightning validates without gradients, so at the bits that training ends with; its sanity check, before any range has been
+    measured, in fp32. A schedule that listens to the loss hears
     that of the step's last batch.
     """
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self._steps_seen = 0  # of the trainer
+        self._sanity_check = contextlib.ExitStack()
+
+    def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
+        self._sanity_check.enter_context(precision(pl_module, "fp32"))
+
+    def on_sanity_check_end(self, trainer: Any, pl_module: Any) -> None:
+        self._sanity_check.close()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self._sanity_check.close()
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         # Batches whose gradients are only accumulated make no step; with several optimisers one batch makes several.

@@ -56,6 +56,8 @@ class QuantConv2d(Quantised):
         return {"": ["activation"]}
 
     def forward(self, input: Tensor) -> Tensor:
+        if input.numel() == 0:  # nothing to multiply: the module's own
+            return super().forward(input)
         x = input if input.dim() == 4 else input.unsqueeze(0)
         x, padding = self._padded(x)
         y = self._lowtide_layers[""].conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups,
@@ -81,6 +83,8 @@ class QuantLinear(Quantised):
         return {"": ["activation"]}
 
     def forward(self, input: Tensor) -> Tensor:
+        if input.numel() == 0:
+            return super().forward(input)
         return self._lowtide_layers[""].linear(input, self.weight, self.bias, self.by_position,
                                                self._range_of("activation"), self.training)
 
@@ -124,11 +128,10 @@ class QuantMultiheadAttention(Quantised):
                    for name, x in (("query", query), ("key", key), ("value", value)))
         scores = self._lowtide_layers["scores"].product(q, k.transpose(1, 2), items, self.training) / math.sqrt(self.head_dim)
         scores = scores.view(items, self.num_heads, length, source)
-        for mask in self._masks(key_padding_mask, attn_mask, items, scores):
+        for mask in self._masks(key_padding_mask, attn_mask, batched, scores):
             scores = scores + mask
-        attention = torch.softmax(scores, -1)
-        dropped = functional.dropout(attention, self.dropout, self.training).view(-1, length, source)
-        context = self._lowtide_layers["context"].product(dropped, v, items, self.training)
+        attention = functional.dropout(torch.softmax(scores, -1), self.dropout, self.training)
+        context = self._lowtide_layers["context"].product(attention.view(-1, length, source), v, items, self.training)
         context = context.view(items, self.num_heads, length, self.head_dim).transpose(1, 2)
         output = self.out_proj(context.reshape(items, length, self.embed_dim))
         return self._as_asked(output, attention, batched, need_weights, average_attn_weights)
@@ -151,16 +154,27 @@ class QuantMultiheadAttention(Quantised):
         y = y.view(x.size(0), x.size(1), self.num_heads, self.head_dim).transpose(1, 2)
         return y.reshape(-1, x.size(1), self.head_dim)
 
-    def _masks(self, key_padding_mask: Optional[Tensor], attn_mask: Optional[Tensor], items: int,
+    def _masks(self, key_padding_mask: Optional[Tensor], attn_mask: Optional[Tensor], batched: bool,
                scores: Tensor) -> List[Tensor]:
         """What is added to the scores: minus infinity where a position must not look."""
+        items, heads, length, source = scores.shape
         masks = []
         if attn_mask is not None:
-            masks.append(attn_mask if attn_mask.dim() == 2 else attn_mask.view(items, self.num_heads, *attn_mask.shape[1:]))
+            mask = attn_mask.bool() if attn_mask.dtype == torch.uint8 else attn_mask
+            self._expect_mask("attn_mask", mask, (length, source), (items * heads, length, source))
+            masks.append(mask if mask.dim() == 2 else mask.view(scores.shape))
         if key_padding_mask is not None:
-            masks.append(key_padding_mask.view(items, 1, 1, -1))
+            self._expect_mask("key_padding_mask", key_padding_mask, (items, source) if batched else (source,))
+            masks.append(key_padding_mask.view(items, 1, 1, source))
         return [torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(mask, -math.inf)
                 if mask.dtype == torch.bool else mask.to(scores.dtype) for mask in masks]
+
+    def _expect_mask(self, what: str, mask: Tensor, *shapes: Tuple[int, ...]) -> None:
+        if (mask.dtype == torch.bool or mask.is_floating_point()) and tuple(mask.shape) in shapes:
+            return
+        dtype, sizes = str(mask.dtype).replace("torch.", ""), " or ".join(" x ".join(map(str, shape)) for shape in shapes)
+        raise ValueError(f"layer '{self._lowtide_layers['scores'].name}': its {what} is {' x '.join(map(str, mask.shape))} of "
+                         f"{dtype}; expected {sizes} of bool or of floats")
 
     def _as_asked(self, output: Tensor, attention: Tensor, batched: bool, need_weights: bool,
                   average: bool) -> Tuple[Tensor, Optional[Tensor]]:
@@ -222,6 +236,12 @@ class QuantLSTM(Quantised):
         if hx is None:
             zeros = x.new_zeros(len(self._lowtide_layers), x.size(1), self.hidden_size)
             return zeros, zeros
+        count = len(self._lowtide_layers)
+        expected = (count, x.size(1), self.hidden_size) if batched else (count, self.hidden_size)
+        for state in hx:
+            if tuple(state.shape) != expected:
+                raise ValueError(f"layer '{self._lowtide_layers['l0'].name}': its states are {' x '.join(map(str, state.shape))}; "
+                                 f"expected {' x '.join(map(str, expected))}")
         return (hx[0], hx[1]) if batched else (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
 
     def _run(self, suffix: str, x: Tensor, state: Tuple[Tensor, Tensor]) -> Tuple[Tensor, Tuple[Tensor, Tensor]]:
@@ -259,16 +279,28 @@ def replacement_of(module: nn.Module) -> Optional[Type[Quantised]]:
 def is_left_out(module: nn.Module) -> bool:
     """Whether a module multiplies matrices that lowtide neither quantises nor counts."""
     kinds = (nn.modules.conv._ConvNd, nn.Linear, nn.Bilinear, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
-    return isinstance(module, kinds) and not isinstance(module, Quantised)
+    return (isinstance(module, kinds) or _is_transformers_conv1d(module)) and not isinstance(module, Quantised)
+
+
+def _is_transformers_conv1d(module: nn.Module) -> bool:
+    """The linear layer of Hugging Face's GPT-2, of a library that is not imported here."""
+    return any(kind.__name__ == "Conv1D" and kind.__module__.startswith("transformers.") for kind in type(module).__mro__)
 
 
 def why_not(module: nn.Module) -> Optional[str]:
-    """What a module has that lowtide's products have not."""
+    """What a module has that lowtide's products have not, or lacks."""
+    if isinstance(module, nn.modules.lazy.LazyModuleMixin) and module.has_uninitialized_params():
+        return "it has no weights yet; give the model one batch first"
     if isinstance(module, nn.MultiheadAttention) and (module.bias_k is not None or module.add_zero_attn):
         return "add_bias_kv and add_zero_attn are not there"
     if isinstance(module, nn.LSTM) and module.proj_size > 0:
         return "proj_size is not there"
     return None
+
+
+def class_name(model: nn.Module) -> str:
+    """Of a layer, the name that it has without lowtide."""
+    return getattr(type(model), "_lowtide_original", type(model)).__name__
 
 
 _CLASSES: Dict[Tuple[type, type], type] = {}

@@ -10,7 +10,7 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, T
 import torch
 from torch import nn
 
-from lowtide import _lowtide
+from lowtide import _lowtide, expect
 from lowtide.modules import Quantised, is_left_out, range_buffers, replacement_of, swapped_class, why_not
 from lowtide.schedule import Bits, Schedule
 
@@ -39,8 +39,8 @@ def quantize_(model: nn.Module, schedule: Schedule, *, layer_bits: Optional[Mapp
     last that matches wins. ``seed`` is that of stochastic rounding. ``engine``: ``"simulated"``, ``"integer"`` (CPU),
     ``"cuda"``, or ``"auto"``.
     """
-    if not isinstance(schedule, Schedule):
-        raise ValueError(f"schedule is {schedule!r}; expected a lowtide.Schedule")
+    expect.model(model)
+    expect.kind("schedule", schedule, Schedule, "a lowtide.Schedule")
     if not isinstance(seed, int) or not 0 <= seed < 2 ** 64:
         raise ValueError(f"seed is {seed!r}; expected a whole number from 0 to 2^64 - 1")
     if not isinstance(engine, str):
@@ -67,6 +67,11 @@ def quantize_(model: nn.Module, schedule: Schedule, *, layer_bits: Optional[Mapp
 
 def restore_(model: nn.Module) -> nn.Module:
     """Undoes :func:`quantize_`: the modules are PyTorch's own again, with their weights as they are now."""
+    for module in _quantised(model):
+        if "_lowtide_original" not in vars(type(module)):
+            name = next(name for name, one in model.named_modules() if one is module)
+            raise ValueError(f"layer '{name or 'model'}' is a {type(module).__name__}, which was made of it after quantize_; "
+                             "expected it as quantize_ left it: remove its parametrisations first")
     for module in _quantised(model):
         for buffer in range_buffers(module):
             delattr(module, buffer)
@@ -117,7 +122,7 @@ def _replaceable(model: nn.Module) -> List[Tuple[str, nn.Module, Type[Quantised]
             continue
         reason = why_not(module) or _clash(module, replacement)
         if reason is not None:
-            raise ValueError(f"layer '{name}', a {type(module).__name__}, cannot be quantised: {reason}")
+            raise ValueError(f"layer '{name or 'model'}', a {type(module).__name__}, cannot be quantised: {reason}")
         found.append((name, module, replacement))
     return found
 
@@ -133,6 +138,7 @@ def _left_out(model: nn.Module) -> List[str]:
 
 
 def _quantised(model: nn.Module) -> List[Quantised]:
+    expect.model(model)
     return [module for module in model.modules() if isinstance(module, Quantised)]
 
 
@@ -157,10 +163,8 @@ def _device(*modules: nn.Module) -> torch.device:
 
 
 def _bits(bits: Union[int, str, Tuple[int, int]]) -> Bits:
-    numbers = []
-    for one in bits if isinstance(bits, tuple) else (bits, bits):
-        number = 0 if one == "fp32" else one
-        if not isinstance(number, int) or not (number == 0 or 2 <= number <= 32):
-            raise ValueError(f"bits is {bits!r}; expected 2 to 32, or 0 or 'fp32' for fp32")
-        numbers.append(number)
+    pair = bits if isinstance(bits, tuple) else (bits, bits)
+    numbers = [0 if one == "fp32" else one for one in pair]
+    if len(numbers) != 2 or not all(isinstance(one, int) and (one == 0 or 2 <= one <= 32) for one in numbers):
+        raise ValueError(f"bits is {expect.shown(bits)}; expected 2 to 32, or 0 or 'fp32' for fp32, or a pair of these")
     return Bits(*numbers)

@@ -12,7 +12,8 @@ from typing import Any, Mapping, Optional, SupportsFloat, Type, Union
 import torch
 from torch import nn
 
-from lowtide import _lowtide
+from lowtide import _lowtide, expect
+from lowtide.modules import class_name
 from lowtide.quantize import _device, _quantizations
 from lowtide.schedule import Schedule
 
@@ -44,15 +45,16 @@ class Run:
         if step == 0:
             raise ValueError("log() tells of steps that were made; expected schedule.step() before it")
         now = time.monotonic()
-        rate = None if items is None else float(items) / max(now - self._last_log, 1e-9)
-        self._open().log(step, float(loss), self._value(metric), lr, rate, self._schedule.at(step - 1), self.seconds)
+        speed = None if items is None else expect.number("items", items) / max(now - self._last_log, 1e-9)
+        self._open().log(step, expect.number("loss", loss), self._value(metric), _number("lr", lr), speed,
+                         self._schedule.at(step - 1), self.seconds)
         self._last_log = now
 
     def evaluate(self, split: str, *, loss: Optional[SupportsFloat] = None, **metric: SupportsFloat) -> None:
         """A line of evaluation of ``"valid"``, the held-out items, or ``"test"``."""
         if split not in ("valid", "test"):
             raise ValueError(f"split is {split!r}; expected 'valid' or 'test'")
-        self._log_evaluation(split, self._expected(metric), loss, is_final=False)
+        self._log_evaluation(split, self._expected(metric), _number("loss", loss), is_final=False)
         self._last_log = time.monotonic()
 
     def finish(self, *, test: SupportsFloat, valid: Optional[SupportsFloat] = None,
@@ -60,16 +62,16 @@ class Run:
         """The metric on the test set, and on the held-out items, after the last step: writes result.json, and the run is
         finished."""
         step = self._schedule.step_count
-        if valid is not None:
-            self._log_evaluation("valid", valid, None, is_final=True)
-        self._log_evaluation("test", test, test_loss, is_final=True)
+        of_test, loss, of_valid = expect.number("test", test), _number("test_loss", test_loss), _number("valid", valid)
+        if of_valid is not None:
+            self._log_evaluation("valid", of_valid, None, is_final=True)
+        self._log_evaluation("test", of_test, loss, is_final=True)
         self._open().save_ledger(step, max(step, self._schedule.steps))
-        self._open().finish(step, float(test), _number(test_loss), _number(valid), self._schedule.evaluation_bits.forward,
-                         self.seconds)
+        self._open().finish(step, of_test, loss, of_valid, self._schedule.evaluation_bits.forward, self.seconds)
 
-    def _log_evaluation(self, split: str, value: SupportsFloat, loss: Optional[SupportsFloat], is_final: bool) -> None:
-        self._open().evaluate(self._schedule.step_count, split, float(value), _number(loss),
-                           self._schedule.evaluation_bits.forward, self.seconds, is_final)
+    def _log_evaluation(self, split: str, value: float, loss: Optional[float], is_final: bool) -> None:
+        self._open().evaluate(self._schedule.step_count, split, value, loss, self._schedule.evaluation_bits.forward, self.seconds,
+                              is_final)
 
     def _open(self) -> _lowtide.Run:
         if self._run is None:
@@ -80,7 +82,7 @@ class Run:
         for name in metric:
             if name != self._metric:
                 raise ValueError(f"{name} is not the metric of this run; expected {self._metric}")
-        return _number(metric.get(self._metric))
+        return _number(self._metric, metric.get(self._metric))
 
     def _expected(self, metric: Mapping[str, SupportsFloat]) -> float:
         value = self._value(metric)
@@ -112,13 +114,21 @@ def run(folder: Union[str, "os.PathLike[str]"], model: nn.Module, schedule: Sche
     ``schedule.load_state_dict()`` has set; where there is none, one begins. A run whose schedule, seed, steps, names or
     settings are others than those in the folder is a ValueError.
     """
+    path = expect.path("folder", folder)
+    network = expect.string("name", name or class_name(model))
+    for what, value in (("data", data), ("metric", metric)):
+        expect.string(what, value)
+    expect.kind("schedule", schedule, Schedule, "a lowtide.Schedule")
     quantizations = _quantizations(model)
     if len(quantizations) > 1:
         raise ValueError(f"{type(model).__name__} was quantised in {len(quantizations)} parts; a run is of one")
     quantization = quantizations[0]
+    if not schedule._schedule.drives(quantization):
+        raise ValueError(f"schedule is {schedule!r}, which {class_name(model)} does not follow; expected the one that "
+                         "quantize_ was given")
     device = _device(model).type
     recipe = {
-        "model": name or type(model).__name__,
+        "model": network,
         "data": data,
         "schedule": schedule.line,
         "steps": schedule.steps,
@@ -137,7 +147,9 @@ def run(folder: Union[str, "os.PathLike[str]"], model: nn.Module, schedule: Sche
         "device": device,
         "threads": torch.get_num_threads(),
     }
-    return Run(os.fspath(folder), about, quantization, schedule, metric, resume)
+    if device == "cuda":
+        about["tf32"] = {"convolutions": torch.backends.cudnn.allow_tf32, "products": torch.backends.cuda.matmul.allow_tf32}
+    return Run(path, about, quantization, schedule, metric, resume)
 
 
 def _plain(settings: Mapping[str, Any], recipe: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -147,9 +159,9 @@ def _plain(settings: Mapping[str, Any], recipe: Mapping[str, Any]) -> Mapping[st
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError):
-            raise ValueError(f"settings: '{key}' is {value!r}; expected numbers, strings, or lists of them") from None
+            raise ValueError(f"settings: '{key}' is {expect.shown(value)}; expected numbers, strings, or lists of them") from None
     return settings
 
 
-def _number(value: Optional[SupportsFloat]) -> Optional[float]:
-    return None if value is None else float(value)
+def _number(what: str, value: Optional[SupportsFloat]) -> Optional[float]:
+    return None if value is None else expect.number(what, value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, NamedTuple, Optional, SupportsFloat
 
-from lowtide import _lowtide
+from lowtide import _lowtide, expect
 
 
 class Bits(NamedTuple):
@@ -27,10 +27,8 @@ class Schedule:
 
     def __init__(self, line: str, steps: int, rates: Optional[Callable[[int], float]] = None) -> None:
         if not isinstance(line, str):
-            raise ValueError(f"a schedule's line is {line!r}; expected a string, such as 'CR 3:8 n=8 grad=8'")
-        if not isinstance(steps, int) or abs(steps) >= 2 ** 63:
-            raise ValueError(f"steps is {steps!r}; expected a whole number")
-        self._schedule = _lowtide.Schedule(line, steps, None if rates is None else _numbers(rates))
+            raise ValueError(f"a schedule's line is {expect.shown(line)}; expected a string, such as 'CR 3:8 n=8 grad=8'")
+        self._schedule = _lowtide.Schedule(line, expect.whole_number("steps", steps), None if rates is None else _numbers(rates))
 
     @property
     def line(self) -> str:
@@ -59,14 +57,14 @@ class Schedule:
 
     def at(self, step: int) -> Bits:
         """The bits of a step, counted from 0. Steps beyond the last have its bits."""
-        return Bits(*self._schedule.at(step))
+        return Bits(*self._schedule.at(expect.whole_number("step", step)))
 
     def step(self, loss: Optional[SupportsFloat] = None) -> None:
         """Ends a training step, after the optimiser's.
 
         ``loss`` is the step's. Only a schedule that listens to it (``progressive``) needs it, and waits for the device.
         """
-        self._schedule.step(float(loss) if loss is not None and self._schedule.is_stateful else None)
+        self._schedule.step(expect.number("loss", loss) if loss is not None and self._schedule.is_stateful else None)
 
     def state_dict(self) -> Dict[str, Any]:
         """All that a training needs to go on, beside the states of model and optimiser: the position, what a closed loop
@@ -88,8 +86,8 @@ class Schedule:
 def _numbers(rates: Callable[[int], float]) -> Callable[[int], float]:
     def rate(step: int) -> float:
         value = rates(step)
-        if not isinstance(value, SupportsFloat):
-            raise ValueError(f"rates({step}) is {value!r}; expected a number")
+        if not isinstance(value, SupportsFloat):  # nor a string, which float() takes too
+            raise ValueError(f"rates({step}) is {expect.shown(value)}; expected a number")
         return float(value)
 
     if not callable(rates):

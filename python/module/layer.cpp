@@ -61,8 +61,9 @@ void Layer::expect_float(const at::Tensor& weight) const {
 }
 
 void Layer::expect_measured(const RangeBuffers& range, bool training) const {
-  if (training || is_measured_ || is_float_bits(bits().forward)) return;
-  is_measured_ = range.range.item<float>() != 0 || range.min.item<float>() != 0;
+  if (is_float_bits(bits().forward)) return;
+  // Of inputs that are always 0 the measured range is 0 too.
+  is_measured_ = is_measured_ || training || range.range.item<float>() != 0 || range.min.item<float>() != 0;
   expect(
       is_measured_,
       "its input's range was not measured; expected batches in training mode and in low precision before an "

@@ -56,7 +56,7 @@ class Layer final : public QuantLayer {
   void expect(bool holds, const std::string& what) const;
 
   std::shared_ptr<Quantization> quantization_;
-  mutable std::atomic<bool> is_measured_ = false;  // once seen, so that the device is waited for once
+  mutable std::atomic<bool> is_measured_ = false;  // once known, so that the device is waited for once
 };
 
 }  // namespace lowtide::python

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/suggest.h"
@@ -21,15 +23,43 @@ std::string listed(const std::vector<std::string>& names) {
   return fmt::format("{}{}", fmt::join(first, ", "), names.size() > kNamed ? ", …" : "");
 }
 
+// Adds a call's MACs when its backward pass has run.
+class CountMacs final : public torch::autograd::FunctionPostHook {
+ public:
+  // `owner` keeps the sum.
+  CountMacs(std::shared_ptr<void> owner, std::atomic<std::int64_t>& sum, std::int64_t macs)
+      : owner_(std::move(owner)), sum_(sum), macs_(macs) {}
+
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients,
+                                            const torch::autograd::variable_list& /*errors*/) override {
+    sum_ += macs_;
+    return gradients;
+  }
+
+ private:
+  std::shared_ptr<void> owner_;
+  std::atomic<std::int64_t>& sum_;
+  std::int64_t macs_;
+};
+
 }  // namespace
 
 Quantization::Quantization(const Options& options) : options_(options), rules_(options.rules) {
   execution_->engine = make_engine(choose_engine(options.engine, options.device));
   execution_->seed = options.seed;
-  execution_->listener = [this](const LayerEvent& event) {
-    // Gradient checkpointing calls a layer twice, the first time without gradients.
-    if (at::GradMode::is_enabled() && !override_) macs_[event.layer] += event.macs;
-  };
+  execution_->listener = [this](const LayerEvent& call) { count(call); };
+}
+
+// Gradient checkpointing calls a layer twice, the first time perhaps without gradients; one of the two calls has a backward
+// pass. A layer whose weights and input are frozen has none.
+void Quantization::count(const LayerEvent& call) const {
+  if (!at::GradMode::is_enabled() || override_) return;
+  std::atomic<std::int64_t>& sum = macs_->at(call.layer);
+  if (call.output.requires_grad()) {
+    call.output.grad_fn()->add_post_hook(std::make_unique<CountMacs>(macs_, sum, call.macs));
+  } else {
+    sum += call.macs;
+  }
 }
 
 void Quantization::attach(QuantLayer& layer, const std::string& name) {
@@ -37,6 +67,7 @@ void Quantization::attach(QuantLayer& layer, const std::string& name) {
   layer.attach(execution_, name, static_cast<std::uint32_t>(layers_.size()));
   layer.set_rule(rule);
   layers_.push_back({name, rule});
+  (*macs_)[name] = 0;
 }
 
 void Quantization::check_rules() const {
@@ -48,15 +79,19 @@ void Quantization::check_rules() const {
   }
 }
 
-void Quantization::set_bits(std::int64_t step, Bits scheduled, Bits evaluation) {
+void Quantization::set_bits(std::int64_t step, StepBits scheduled, Bits evaluation) {
   execution_->step = step;
-  scheduled_ = scheduled;
+  scheduled_ = std::move(scheduled);
   evaluation_ = evaluation;
 }
 
 void Quantization::choose_bits(bool training) {
   const bool evaluates = !training && !at::GradMode::is_enabled();
-  execution_->bits = override_ ? *override_ : evaluates ? evaluation_ : scheduled_;
+  if (override_ || evaluates) {
+    execution_->bits = override_.value_or(evaluation_);
+  } else {
+    execution_->bits = scheduled_;
+  }
 }
 
 void Quantization::check_device(const QuantLayer& layer, const at::Tensor& x) const {
@@ -69,10 +104,9 @@ void Quantization::check_device(const QuantLayer& layer, const at::Tensor& x) co
                   layer.layer_name(), x.device().str(), engine));
 }
 
-std::vector<std::int64_t> Quantization::take_macs() {
+std::vector<std::int64_t> Quantization::take_macs() const {
   std::vector<std::int64_t> macs;
-  for (const Attached& layer : layers_) macs.push_back(macs_[layer.name]);
-  macs_.clear();
+  for (const Attached& layer : layers_) macs.push_back(macs_->at(layer.name).exchange(0));
   return macs;
 }
 
@@ -99,7 +133,9 @@ void Quantization::end_step() {
   }
   bool as_in_the_first = true;
   for (std::size_t i = 0; i < macs.size(); ++i) as_in_the_first &= macs[i] == ledger_.layers()[i].macs;
-  if (as_in_the_first) {
+  if (!scheduled_.layers.empty()) {
+    ledger_.add(scheduled_, scheduled_.layers, 1, macs);
+  } else if (as_in_the_first) {
     ledger_.add(scheduled_, 1);
   } else {
     ledger_.add(scheduled_, 1, macs);

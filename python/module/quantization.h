@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -33,8 +34,8 @@ class Quantization {
   // UserError for a rule that matches no layer that was attached.
   void check_rules() const;
 
-  // The bits of training and those of evaluation, from `step` on.
-  void set_bits(std::int64_t step, Bits scheduled, Bits evaluation);
+  // The bits of training, for layers apart by their order here, and those of evaluation, from `step` on.
+  void set_bits(std::int64_t step, StepBits scheduled, Bits evaluation);
   // Instead of both; counts nothing. None: as before.
   void override_bits(std::optional<Bits> bits) { override_ = bits; }
   const std::optional<Bits>& overridden() const { return override_; }
@@ -50,6 +51,7 @@ class Quantization {
 
   const Execution& execution() const { return *execution_; }
   const std::vector<std::string>& rules() const { return options_.rules; }
+  std::size_t layer_count() const { return layers_.size(); }
   const Ledger& ledger() const { return ledger_; }
   // UserError for the ledger of other layers.
   void restore_ledger(const Json& state);
@@ -60,16 +62,20 @@ class Quantization {
     LayerPrecision rule;
   };
 
-  std::vector<std::int64_t> take_macs();
+  using Macs = std::map<std::string, std::atomic<std::int64_t>>;
+
+  void count(const LayerEvent& call) const;
+  std::vector<std::int64_t> take_macs() const;
 
   const Options options_;
   const LayerRules rules_;
   const std::shared_ptr<Execution> execution_ = std::make_shared<Execution>();
   std::vector<Attached> layers_;
-  std::map<std::string, std::int64_t> macs_;  // of calls since the last step
+  const std::shared_ptr<Macs> macs_ = std::make_shared<Macs>();  // of calls since the last step
   Ledger
       ledger_;  // an item is a step; it has its layers from the first step on, whose MACs they are told with
-  Bits scheduled_, evaluation_;
+  StepBits scheduled_;
+  Bits evaluation_;
   std::optional<Bits> override_;
 };
 

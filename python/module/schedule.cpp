@@ -4,6 +4,7 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -43,8 +44,15 @@ class TrainingSchedule {
 
   void attach(const std::shared_ptr<Quantization>& quantization) {
     expect_trains_here();
+    if (spec_.name == "table")  // UserError for bits of another number of layers
+      make_schedule(spec_, steps_, {}, std::vector<LayerSize>(quantization->layer_count()));
     models_.push_back(quantization);
     set_bits();
+  }
+
+  bool drives(const std::shared_ptr<Quantization>& quantization) const {
+    const Models driven = models();
+    return std::find(driven.begin(), driven.end(), quantization) != driven.end();
   }
 
   void step(std::optional<double> loss) {
@@ -82,11 +90,10 @@ class TrainingSchedule {
  private:
   // Others can be looked at: they tell what they plan.
   void expect_trains_here() const {
-    const char* reason =
-        spec_.probes()  ? "asks for losses between steps, which `lowtide train` computes for it"
-        : spec_.looks() ? "asks how sensitive layers are, which `lowtide train` tells it"
-        : !schedule_->layers_at(0).empty() ? "has bits of layers, which `lowtide train` gives them"
-                                           : nullptr;
+    const char* reason = spec_.probes()
+                             ? "asks for losses between steps, which `lowtide train` computes for it"
+                         : spec_.looks() ? "asks how sensitive layers are, which `lowtide train` tells it"
+                                         : nullptr;
     if (reason != nullptr)
       throw UserError(fmt::format(
           "schedule '{}' {}; expected another, such as a table of the bits that such a run's steps had",
@@ -125,7 +132,9 @@ class TrainingSchedule {
   }
 
   void set_bits() const {
-    for (const auto& model : models()) model->set_bits(step_, schedule_->at(step_), spec_.last());
+    StepBits bits = schedule_->at(step_);
+    bits.layers = schedule_->layers_at(step_);
+    for (const auto& model : models()) model->set_bits(step_, bits, spec_.last());
   }
 
   ScheduleSpec spec_;
@@ -148,6 +157,7 @@ void bind_schedule(pybind11::module_& module) {
       .def_property_readonly("is_stateful", &TrainingSchedule::is_stateful)
       .def("at", &TrainingSchedule::at)
       .def("attach", &TrainingSchedule::attach)
+      .def("drives", &TrainingSchedule::drives)
       .def("step", &TrainingSchedule::step)
       .def("state", &TrainingSchedule::state)
       .def("restore", &TrainingSchedule::restore);

@@ -57,10 +57,48 @@ def test_in_fp32_it_is_pytorchs(options):
 def test_without_a_batch():
     attention = nn.MultiheadAttention(UNITS, HEADS).eval()
     x = torch.randn(LENGTH, UNITS)
+    for call in ({}, {"key_padding_mask": torch.arange(LENGTH) > 2, "attn_mask": torch.randn(HEADS, LENGTH, LENGTH)}):
+        expected = attention(x, x, x, **call)
+        quantised(attention)
+        for a, b in zip(attention(x, x, x, **call), expected):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+        lowtide.restore_(attention)
+
+
+def test_the_weights_that_it_returns_are_those_after_dropout():
+    attention = nn.MultiheadAttention(UNITS, HEADS, dropout=0.5)
+    x = torch.randn(LENGTH, ITEMS, UNITS)
+    torch.manual_seed(3)
     expected = attention(x, x, x)
+    assert (expected[1] == 0).any()
     quantised(attention)
+    torch.manual_seed(3)
     for a, b in zip(attention(x, x, x), expected):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_a_mask_of_bytes_is_one_of_bools():
+    attention = quantised(nn.MultiheadAttention(UNITS, HEADS))
+    mask = torch.ones(LENGTH, SOURCE).triu(3)
+    x = inputs({})
+    assert torch.equal(attention(*x, attn_mask=mask.byte())[0], attention(*x, attn_mask=mask.bool())[0])
+
+
+@pytest.mark.parametrize("call, message", [
+    ({"attn_mask": torch.ones(LENGTH, SOURCE, dtype=torch.long)}, "its attn_mask is 5 x 7 of int64; expected 5 x 7 or 12 x 5 x 7"),
+    ({"attn_mask": torch.zeros(1, SOURCE)}, "its attn_mask is 1 x 7 of float32; expected 5 x 7 or"),
+    ({"attn_mask": torch.zeros(LENGTH, 1)}, "its attn_mask is 5 x 1"),
+    ({"attn_mask": torch.zeros(HEADS, LENGTH, SOURCE)}, "its attn_mask is 4 x 5 x 7"),
+    ({"key_padding_mask": torch.zeros(ITEMS, SOURCE, dtype=torch.uint8)}, "its key_padding_mask is 3 x 7 of uint8; expected 3 x 7"),
+    ({"key_padding_mask": torch.zeros(ITEMS * SOURCE, dtype=torch.bool)}, "its key_padding_mask is 21 of bool; expected 3 x 7 of"),
+    ({"key_padding_mask": torch.zeros(SOURCE, ITEMS, dtype=torch.bool)}, "its key_padding_mask is 7 x 3"),
+], ids=range(7))
+def test_masks_that_do_not_fit_are_refused(call, message):
+    model = nn.ModuleDict({"attn": nn.MultiheadAttention(UNITS, HEADS)})
+    quantised(model)
+    with pytest.raises(ValueError, match=f"layer 'attn.scores': {message}") as raised:
+        model["attn"](*inputs({}), **call)
+    assert "\n" not in str(raised.value)
 
 
 def test_its_six_products_are_counted_and_have_rules():

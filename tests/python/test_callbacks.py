@@ -73,6 +73,25 @@ def test_lightning_steps_with_the_optimiser(lightning):
     assert resumed.step_count == 3 and lowtide.cost(twin) == lowtide.cost(model)
 
 
+def test_lightnings_sanity_check_is_in_fp32(lightning):
+    from lowtide.lightning import PrecisionSchedule
+
+    model, schedule = quantised()
+    callback, x = PrecisionSchedule(schedule), torch.randn(3, 4)
+    plain = nn.functional.linear(x, model[0].weight, model[0].bias)
+    with torch.no_grad():
+        model.eval()
+        callback.on_sanity_check_start(None, model)
+        torch.testing.assert_close(model(x), plain)
+        callback.on_sanity_check_end(None, model)
+        with pytest.raises(ValueError, match="was not measured"):
+            model(x)
+        model.train()(x)
+        callback.on_sanity_check_start(None, model)
+        callback.on_exception(None, model, KeyboardInterrupt())
+        assert not torch.equal(model.eval()(x), plain)
+
+
 def test_lightning_gives_a_closed_loop_the_loss(lightning):
     from lowtide.lightning import PrecisionSchedule
 
@@ -83,6 +102,21 @@ def test_lightning_gives_a_closed_loop_the_loss(lightning):
         trainer.global_step += 1
         callback.on_train_batch_end(trainer, model, {"loss": torch.tensor(loss)}, None, 0)
     assert schedule.bits.forward == 8
+
+
+def test_hugging_faces_trainer_may_evaluate_on_start(transformers, tmp_path):
+    from lowtide.hugging_face import PrecisionSchedule
+
+    arguments = types.SimpleNamespace(output_dir=str(tmp_path), eval_on_start=True)
+    state = types.SimpleNamespace(global_step=0)
+    model, schedule = quantised()
+    callback, x = PrecisionSchedule(schedule), torch.randn(3, 4)
+    callback.on_train_begin(arguments, state, None, model=model)
+    with torch.no_grad():
+        torch.testing.assert_close(model.eval()(x), nn.functional.linear(x, model[0].weight, model[0].bias))
+        callback.on_evaluate(arguments, state, None, model=model, metrics={})
+        with pytest.raises(ValueError, match="was not measured"):
+            model(x)
 
 
 def test_hugging_faces_trainer_saves_and_goes_on(transformers, tmp_path):
@@ -105,6 +139,7 @@ def test_hugging_faces_trainer_saves_and_goes_on(transformers, tmp_path):
     assert state.log_history[-1] == {"eval_loss": 1.0}
     (tmp_path / "checkpoint-3").mkdir()
     callback.on_save(arguments, state, None, model=model)
+    assert [file.name for file in (tmp_path / "checkpoint-3").iterdir()] == ["lowtide.json"]
 
     twin, resumed = quantised()
     PrecisionSchedule(resumed).on_train_begin(arguments, state, None, model=twin)

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -18,6 +19,10 @@ def example(name, *arguments, **environment):
                           stderr=subprocess.STDOUT, text=True, env=dict(os.environ, **environment))
     assert done.returncode == 0, done.stdout
     return done.stdout
+
+
+def lines_of(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 def result_of(folder):
@@ -36,8 +41,24 @@ def test_a_convnext_learns_images(tmp_path, program):
 @pytest.mark.skipif(not TEXT.exists(), reason="there is no text to read")
 def test_a_gpt_learns_text(tmp_path, program):
     example("text.py", "--text", TEXT, "--steps", 150, "--out", tmp_path / "run")
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    lines = lines_of(tmp_path / "run")
     # Letters by their frequency alone give a loss of 3.05.
     assert lines[2]["step"] == 150 and lines[2]["loss"] < 2.8
     assert result_of(tmp_path / "run")["metric"] == "perplexity"
     assert "perplexity" in program("compare", tmp_path / "run")
+
+
+@pytest.mark.skipif(not TEXT.exists(), reason="there is no text to read")
+def test_a_text_that_was_stopped_goes_on(tmp_path):
+    def arguments(folder):
+        return "text.py", "--text", TEXT, "--steps", 110, "--batch", 4, "--out", tmp_path / folder
+
+    name, *others = map(str, arguments("stopped"))
+    with subprocess.Popen([sys.executable, EXAMPLES / name, *others], stdout=subprocess.PIPE, text=True) as stopped:
+        while not (tmp_path / "stopped" / "state.pt").exists() and stopped.poll() is None:
+            time.sleep(0.01)
+        stopped.kill()
+    example(*arguments("stopped"))
+    example(*arguments("whole"))
+    stopped, whole = ([(line["step"], line.get("loss")) for line in lines_of(tmp_path / folder)] for folder in ("stopped", "whole"))
+    assert stopped == whole and [step for step, _ in whole][:2] == [50, 100]

@@ -1,9 +1,10 @@
-import importlib.util
+import importlib
 import json
 import math
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -285,7 +286,25 @@ class Branching(nn.Module):
         return x if x.sum() > 0 else -x
 
 
+class Asserting(nn.Module):
+    def forward(self, x):
+        if not isinstance(x, torch.Tensor):
+            raise AssertionError
+        return x + 1
+
+
+class InAList(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.ReLU()]
+
+    def forward(self, x):
+        return self.layers[0](x)
+
+
 @pytest.mark.parametrize("model, message", [
+    (Asserting(), "Asserting cannot be exported: torch.fx cannot trace it (AssertionError)"),
+    (InAList(), "InAList cannot be exported: torch.fx cannot trace it (module is not installed as a submodule)"),
     (Rolled(), "the operator roll cannot be exported"),
     (Branching(), "Branching cannot be exported: torch.fx cannot trace it"),
     (nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, padding_mode="circular")), "layer '0' cannot be exported: its padding"),
@@ -305,6 +324,7 @@ def test_mistakes_are_one_line(tmp_path):
     for arguments, message in [
         (dict(form="int8"), "form is 'int8'; expected 'exact' or 'qdq'"),
         (dict(path=tmp_path / "nowhere" / "m.onnx"), "cannot write"),
+        (dict(path=None), "path is None; expected a path"),
         (dict(bits=99), "bits is 99"),
         (dict(form="qdq", bits=12), "12 bits in the form qdq"),
     ]:
@@ -313,6 +333,11 @@ def test_mistakes_are_one_line(tmp_path):
         with pytest.raises(ValueError) as raised:
             lowtide.export_onnx(model, x, **given)
         assert message in str(raised.value) and "\n" not in str(raised.value)
+    with pytest.raises(ValueError, match="model is None; expected a torch.nn.Module"):
+        lowtide.export_onnx(None, x, tmp_path / "m.onnx")
+    exported = lowtide.export_onnx(nn.ReLU(), x, tmp_path / "m.onnx")
+    with pytest.raises(ValueError, match=r"input 'input' is \[1, 2\]; expected a tensor"):
+        exported([1, 2])
 
 
 def exported_and_run(model, inputs, path, others=None, **options):
@@ -458,6 +483,12 @@ def test_open_dimensions_are_those_that_were_named(tmp_path):
         exported_and_run(Sequences(), draw_sequences(5, 3), tmp_path, draw_sequences(7, 2), dynamic_axes={})
 
 
+def test_open_dimensions_need_no_names(tmp_path):
+    model, x, other = nn.Sequential(nn.Linear(8, 3)), {"input": torch.randn(5, 2, 8)}, {"input": torch.randn(4, 7, 8)}
+    assert_all_equal(exported_and_run(model, x, tmp_path, other, dynamic_axes={"input": [0, 1]}))
+    assert b"input.1" in (tmp_path / "m.onnx").read_bytes()
+
+
 def test_a_size_that_a_model_does_not_take_otherwise_is_fixed(tmp_path):
     model, x = Attending(batch_first=False).eval(), torch.randn(5, 2, 8)  # its mask is of 5 words
     lowtide.export_onnx(model, x, tmp_path / "m.onnx")
@@ -467,10 +498,58 @@ def test_a_size_that_a_model_does_not_take_otherwise_is_fixed(tmp_path):
         ({"y": {0: "length"}}, "dynamic_axes: no input is called 'y'; expected one of x"),
         ({"x": {3: "length"}}, "dynamic_axes: 'x' has no dimension 3; expected 0 to 2"),
         ({"x": {0: "n", 1: "n"}}, "dynamic_axes: 'n' is 5 in the example, and 2 in 'x'; expected one size"),
+        ({"x": {0: 7}}, "dynamic_axes: 'x' has {0: 7}; expected dimensions with a name each, such as {0: 'items'}"),
+        ({"x": 0}, "dynamic_axes: 'x' has 0; expected dimensions with a name each"),
+        ([0], "dynamic_axes is [0]; expected a dict of inputs"),
     ]:
         with pytest.raises(ValueError) as raised:
             lowtide.export_onnx(model, x, tmp_path / "m.onnx", dynamic_axes=axes)
         assert str(raised.value).startswith(message) and "\n" not in str(raised.value)
+
+
+def attention_of_pytorch_2(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
+    """torch.nn.functional.scaled_dot_product_attention as its documentation defines it."""
+    if torch.overrides.has_torch_function((query, key, value)):
+        return torch.overrides.handle_torch_function(attention_of_pytorch_2, (query, key, value), query, key, value,
+                                                     attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale)
+    scores = query @ key.transpose(-2, -1) * (query.size(-1) ** -0.5 if scale is None else scale)
+    if is_causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).tril() == 0, -math.inf)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    return torch.softmax(scores, -1) @ value
+
+
+class OfPytorch2(nn.Module):
+    def __init__(self, attend, **options):
+        super().__init__()
+        self.attend, self.options = attend, options
+        self.query, self.key, self.value = (nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x):
+        return self.attend(self.query(x), self.key(x), self.value(x), **self.options)
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"scale": 0.3}, {"attn_mask": torch.ones(5, 5).tril().bool()},
+                                     {"attn_mask": torch.randn(5, 5)}], ids=lambda options: ",".join(options))
+def test_the_attention_of_pytorch_2(options, tmp_path, monkeypatch):
+    monkeypatch.setitem(export_operators.FUNCTIONS, attention_of_pytorch_2, export_operators._attention)
+    own = getattr(functional, "scaled_dot_product_attention", None)
+    for attend in filter(None, (attention_of_pytorch_2, own)):
+        assert_all_equal(exported_and_run(OfPytorch2(attend, **options), {"x": torch.randn(3, 5, 8)}, tmp_path))
+
+
+class ByKeyword(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.fc = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.fc(input=functional.relu(input=self.norm(input=self.conv(input=x))))
+
+
+def test_the_first_argument_may_be_named(tmp_path):
+    assert_all_equal(exported_and_run(ByKeyword(), {"x": torch.randn(2, 3, 8, 8)}, tmp_path))
 
 
 class Optional(nn.Module):
@@ -537,10 +616,8 @@ class PlainGpt(nn.Module):
 
 
 def example_gpt():
-    path = TESTS.parent / "examples" / "python" / "text.py"
-    spec = importlib.util.spec_from_file_location("text_example", path)
-    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
-    return module.GPT(20)
+    sys.path.insert(0, str(TESTS.parent / "examples" / "python"))
+    return importlib.import_module("text").GPT(20)
 
 
 @pytest.mark.parametrize("make, length", [(PlainGpt, 8), (example_gpt, 64)], ids=["plain", "example"])

@@ -1,11 +1,13 @@
 """`pip install .` from outside the tree; LOWTIDE_BUILD names the build that is there, which saves building once more."""
 
+import importlib.util
 import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
+import torch
 
 import lowtide
 
@@ -34,10 +36,22 @@ def build(*statements, **environment):
                           text=True, env=dict(own, **environment))
 
 
+def test_an_isolated_build_finds_the_torch_that_is_installed(tmp_path):
+    """As pip isolates it: by a sitecustomize.py on PYTHONPATH, which hides what is installed but the build's requirements."""
+    for name in ("setuptools", "pkg_resources"):
+        (tmp_path / name).symlink_to(importlib.util.find_spec(name).submodule_search_locations[0])
+    hide = "import sys; sys.path = [path for path in sys.path if not path.endswith(('site-packages', 'dist-packages'))]"
+    (tmp_path / "sitecustomize.py").write_text(hide)
+    shown = "import importlib.util; print(importlib.util.find_spec('torch'), file=sys.stderr)"
+    isolated = build(shown, PYTHONPATH=str(tmp_path), PYTHONNOUSERSITE="1")
+    assert isolated.stderr.splitlines()[0] == "None" and f"torch-{torch.__version__}-" in isolated.stdout, isolated.stderr
+    assert isolated.stdout == build().stdout
+
+
 def test_a_build_without_torch_says_what_to_do(tmp_path):
-    isolated = build("sys.modules['torch'] = None")
-    assert isolated.returncode == 1 and "pip install --no-build-isolation ." in isolated.stderr.splitlines()[-1]
-    assert "Traceback" not in isolated.stderr
+    without = build("sys.modules['torch'] = None", "sys.executable = '/bin/false'")
+    assert without.returncode == 1 and "install torch first" in without.stderr.splitlines()[-1]
+    assert "Traceback" not in without.stderr
     elsewhere = build(LOWTIDE_BUILD=str(tmp_path))
     assert elsewhere.returncode == 1 and "where no build of CMake is" in elsewhere.stderr.splitlines()[-1]
 

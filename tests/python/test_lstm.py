@@ -80,5 +80,14 @@ def test_what_cannot_be_is_said():
     packed = nn.utils.rnn.pack_sequence([torch.randn(4, INPUTS), torch.randn(2, INPUTS)])
     with pytest.raises(ValueError, match="its input is a PackedSequence; expected a tensor"):
         lstm(packed)
+    x = torch.randn(TIME, ITEMS, INPUTS)
+    for sizes in ((3, ITEMS, UNITS), (ITEMS, UNITS)):
+        state = torch.zeros(sizes)
+        with pytest.raises(ValueError, match=f"layer 'l0': its states are {' x '.join(map(str, sizes))}; expected 1 x 3 x 7"):
+            lstm(x, (state, state))
+    with pytest.raises(ValueError, match="layer 'l0': its states are 1 x 3 x 7; expected 2 x 3 x 7"):
+        quantised(nn.LSTM(INPUTS, UNITS, num_layers=2))(x, (torch.zeros(1, ITEMS, UNITS),) * 2)
+    with pytest.raises(ValueError, match="layer 'l0': its states are 1 x 3 x 7; expected 1 x 7"):
+        lstm(x[:, 0], (torch.zeros(1, ITEMS, UNITS),) * 2)
     with pytest.raises(ValueError, match="layer 'l0': its input is 6 x 3 x 4; expected time x batch x 5 features"):
         lstm(torch.randn(TIME, ITEMS, 4))

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import urllib.request
 
 import pytest
@@ -105,6 +106,63 @@ def test_its_files_are_those_of_the_contract(tmp_path):
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["test"] == 0.7 and result["test_loss"] == 0.65 and result["steps"] == 12
     assert (tmp_path / "run" / "checkpoints" / "step-00000012.safetensors").exists()
+
+
+def test_on_a_gpu_it_says_what_tf32_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["lowtide.run"], "_device", lambda model: torch.device("cuda"))
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    schedule = lowtide.Schedule("static 8", steps=5)
+    model = lowtide.quantize_(nn.Linear(2, 2), schedule)
+    with lowtide.run(tmp_path / "run", model, schedule):
+        about = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert about["tf32"] == {"convolutions": True, "products": False} and about["recipe"]["model"] == "Linear"
+
+
+def test_a_run_is_of_the_schedule_that_drives_the_model(tmp_path):
+    schedule, other = lowtide.Schedule("static 8", steps=5), lowtide.Schedule("CR 3:8", steps=100)
+    model = lowtide.quantize_(nn.Linear(2, 2), schedule)
+    lowtide.quantize_(nn.Linear(2, 2), other)
+    with pytest.raises(ValueError, match="which Linear does not follow; expected the one that quantize_ was given") as raised:
+        lowtide.run(tmp_path / "run", model, other)
+    assert "\n" not in str(raised.value) and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("options, message", [
+    (dict(folder=5), "folder is 5; expected a path"),
+    (dict(model=None), "model is None; expected a torch.nn.Module"),
+    (dict(schedule="CR"), "schedule is 'CR'; expected a lowtide.Schedule"),
+    (dict(name=5), "name is 5; expected a string"),
+    (dict(data=None), "data is None; expected a string"),
+    (dict(metric=None), "metric is None; expected a string"),
+    (dict(settings={"lr": torch.ones(20, 20)}), "settings: 'lr' is tensor"),
+])
+def test_wrong_types_are_value_errors(options, message, tmp_path):
+    schedule = lowtide.Schedule("static 8", steps=5)
+    model = lowtide.quantize_(nn.Linear(2, 2), schedule)
+    with pytest.raises(ValueError, match=message) as raised:
+        lowtide.run(**{**dict(folder=tmp_path / "run", model=model, schedule=schedule), **options})
+    assert "\n" not in str(raised.value) and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("line, message", [
+    (dict(loss=1, lr="x"), "lr is 'x'; expected a number"),
+    (dict(loss=None), "loss is None; expected a number"),
+    (dict(loss=[1]), r"loss is \[1\]; expected a number"),
+    (dict(loss=torch.ones(20, 20)), "loss is tensor.*; expected a number"),
+    (dict(loss=1, items="many"), "items is 'many'; expected a number"),
+    (dict(loss=1, accuracy="good"), "accuracy is 'good'; expected a number"),
+])
+def test_a_line_is_of_numbers(line, message, tmp_path):
+    schedule = lowtide.Schedule("static 8", steps=5)
+    model = lowtide.quantize_(nn.Linear(2, 2), schedule)
+    schedule.step()
+    with lowtide.run(tmp_path / "run", model, schedule) as run:
+        with pytest.raises(ValueError, match=message) as raised:
+            run.log(**line)
+        assert "\n" not in str(raised.value)
+        with pytest.raises(ValueError, match="test is None; expected a number"):
+            run.finish(test=None)
 
 
 def test_mistakes_are_named(tmp_path, program):

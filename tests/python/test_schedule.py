@@ -1,4 +1,6 @@
+import copy
 import json
+import pickle
 
 import pytest
 import torch
@@ -46,7 +48,6 @@ def test_a_closed_loop_goes_on_from_its_state():
 @pytest.mark.parametrize("line, message", [
     ("price 3:8 grad=8 budget=0.6", "asks for losses between steps"),
     ("waterfill 3:8 grad=8 budget=0.6", "asks how sensitive layers are"),
-    ("table 5[4/6]x600 6[5/7]x400", "has bits of layers"),
 ])
 def test_what_only_the_program_can_train_on_tells_its_plan(line, message):
     schedule = lowtide.Schedule(line, steps=1000)
@@ -101,6 +102,21 @@ def test_a_wrong_type_is_a_value_error_too(arguments, message):
     with pytest.raises(ValueError, match=message) as raised:
         lowtide.Schedule(**arguments)
     assert "\n" not in str(raised.value)
+
+
+def test_wrong_types_of_what_it_is_asked_and_told():
+    schedule = lowtide.Schedule("progressive 3,8 grad=8", steps=10)
+    for wrong, message in [(lambda: schedule.at(1.5), "step is 1.5; expected a whole number"),
+                           (lambda: schedule.at(2 ** 63), "expected a whole number"),
+                           (lambda: schedule.step("abc"), "loss is 'abc'; expected a number"),
+                           (lambda: schedule.step(torch.ones(20, 20)), r"loss is tensor\(\[.*expected a number")]:
+        with pytest.raises(ValueError, match=message) as raised:
+            wrong()
+        assert "\n" not in str(raised.value)
+    assert schedule.at(torch.tensor(3)) == (3, 8)
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="^cannot pickle 'lowtide._lowtide.Schedule' object$"):
+            copied(schedule)
 
 
 def test_a_state_of_another_schedule_is_refused():
