@@ -38,4 +38,7 @@ std::optional<RankEnvironment> rank_environment(const Variables& variables);
 // The process's own.
 std::optional<RankEnvironment> rank_environment();
 
+// From now on this process and those that it starts are nobody's ranks, whoever started it. Which job of a scheduler it is stays.
+void forget_launcher();
+
 }  // namespace lowtide

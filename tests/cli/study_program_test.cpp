@@ -201,6 +201,30 @@ TEST_F(StudyProgram, MembersOneByOneGiveTheBytesOfTheWholeStudy) {
   expect_mistake({"study", "member", (folder_ / "data").string(), "0"}, "no study.toml");
 }
 
+// What a launcher of several processes says is for ranks of one run, which members are not.
+TEST_F(StudyProgram, AMemberIsNoRankOfWhatStartedIt) {
+  const std::vector<std::string> variables[]{{"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1"},
+                                             {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2",
+                                              "OMPI_COMM_WORLD_LOCAL_RANK=1", "OMPI_COMM_WORLD_LOCAL_SIZE=2"},
+                                             {"SLURM_STEP_NUM_TASKS=4", "SLURM_PROCID=1", "SLURM_JOB_ID=7"},
+                                             {"PMI_RANK=1", "PMI_SIZE=2"},
+                                             {"PMIX_RANK=1"}};
+  const auto member_of = [&](const std::string& out, std::vector<std::string> words) {
+    EXPECT_EQ(run(suite(out, {"--seeds", "1", "--submit", "none"})).code, 0);
+    words.insert(words.end(), {LOWTIDE_PROGRAM, "study", "member", (folder_ / out).string(), "0"});
+    const fs::path log = folder_ / (out + ".log");
+    Child child("/usr/bin/env", words, log);
+    const Finished finished = wait_for(child, log);
+    EXPECT_EQ(finished.code, 0) << out << ": " << finished.text;
+    const RunPaths paths{folder_ / out / "CR-seed1"};
+    const std::vector<std::int64_t> steps = checkpoint_steps(paths);
+    return steps.empty() ? out + " has none" : file_bytes(paths.checkpoint(steps.back()));
+  };
+  const std::string bytes = member_of("alone", {});
+  for (const std::vector<std::string>& launcher : variables)
+    EXPECT_EQ(member_of("by " + launcher[0], launcher), bytes) << launcher[0];
+}
+
 TEST_F(StudyProgram, CriticalPeriods) {
   const std::string out = (folder_ / "c").string();
   const Finished study = run({"study", "critical", "--recipe", recipe_.string(), "--out", out, "--deficits",
