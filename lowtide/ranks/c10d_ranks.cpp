@@ -24,13 +24,15 @@
 namespace lowtide {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // Longer than a live rank takes to see that a connection broke, and than the three beats after which one that died is not heard
 // any more; short for who waits.
 constexpr milliseconds kRollCall{5000};
 constexpr const char *kFailures = "failures", *kPresent = "present", *kLooked = "looked",
-                     *kProblem = "problem", *kAddress = "address", *kHeartbeat = "heartbeat";
+                     *kProblem = "problem", *kVerdict = "verdict", *kAddress = "address",
+                     *kHeartbeat = "heartbeat";
 
 std::string name_of(const char* what, int rank) { return fmt::format("{}/{}", what, rank); }
 
@@ -40,12 +42,14 @@ void set_text(const C10dStore& store, const std::string& name, const std::string
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Asks until it is so, for the time of a roll call at most.
+// Asks until it is so, for the time of a roll call at most. Whether it is.
 template <typename Condition>
-void wait_until(const Condition& condition) {
-  const auto end = std::chrono::steady_clock::now() + kRollCall;
-  while (!condition() && std::chrono::steady_clock::now() < end)
+bool wait_until(const Condition& condition, Clock::time_point end = Clock::now() + kRollCall) {
+  while (!condition()) {
+    if (Clock::now() >= end) return false;
     std::this_thread::sleep_for(milliseconds(20));
+  }
+  return true;
 }
 
 std::string get_text(const C10dStore& store, const std::string& name) {
@@ -65,38 +69,57 @@ C10dStore make_store(const RankEnvironment& environment) {
   options.port = static_cast<std::uint16_t>(environment.port);
   options.isServer = environment.rank == 0 && environment.meeting.empty();
   options.numWorkers = static_cast<std::size_t>(environment.size);
+  options.waitWorkers = false;  // expect_no_problem waits, and knows for whom
   try {
     C10dStore store = c10::make_intrusive<c10d::TCPStore>(environment.address, options);
     if (environment.meeting.empty()) return store;
     return c10::make_intrusive<c10d::PrefixStore>(environment.meeting, std::move(store));
-  } catch (const std::exception&) {
-    const std::string place = meeting_place(environment);
-    if (environment.rank == 0)
-      throw UserError(fmt::format(
-          "rank 0 waits for {} others at {}, and not all of them came; is the port free, and has each rank "
-          "this MASTER_ADDR and MASTER_PORT?",
-          environment.size - 1, place));
-    throw UserError(fmt::format(
-        "rank {} finds no rank 0 at {}; is it started, and are these MASTER_ADDR and MASTER_PORT its own?",
-        environment.rank, place));
+  } catch (const std::exception& error) {
+    throw UserError(fmt::format("rank {} cannot meet the others at {}: {}", environment.rank,
+                                meeting_place(environment), first_line(error.what())));
   }
+}
+
+// What keeps ranks from going on together, and which of them tells people.
+struct Verdict {
+  int teller = 0;
+  std::string what{};  // empty: nothing
+};
+
+// Rank 0's, when it has heard all of them or waited for long enough.
+Verdict hear_problems(const C10dStore& store, const RankEnvironment& environment) {
+  const auto end = Clock::now() + environment.patience;
+  for (int rank = 0; rank < environment.size; ++rank) {
+    if (!wait_until([&] { return store->check({name_of(kProblem, rank)}); }, end))
+      return {0, fmt::format("rank 0 waits for rank {} at {}, which has not come in {} s; is it started, and "
+                             "has it this MASTER_ADDR and MASTER_PORT?",
+                             rank, meeting_place(environment), environment.patience.count())};
+    const std::string problem = get_text(store, name_of(kProblem, rank)).substr(1);
+    if (!problem.empty()) return {rank, fmt::format("rank {}: {}", rank, problem)};
+  }
+  return {};
 }
 
 // Says whether this rank can take part, and learns it of the others. An empty value is not one to every store.
 void expect_no_problem(const C10dStore& store, const RankEnvironment& environment,
                        const std::string& problem) {
   set_text(store, name_of(kProblem, environment.rank), "." + problem);
-  for (int rank = 0; rank < environment.size; ++rank) {
-    const std::string text = get_text(store, name_of(kProblem, rank)).substr(1);
-    if (text.empty()) continue;
-    const std::string what = fmt::format("rank {}: {}", rank, text);
-    const bool tells = rank == environment.rank;
-    // Who has the store leaves last.
-    store->add(kLooked, 1);
-    if (environment.rank == 0) wait_until([&] { return store->add(kLooked, 0) >= environment.size; });
-    if (tells) throw UserError(what);
-    throw RankFailure(what, false);
+  Verdict verdict;
+  if (environment.rank == 0) {
+    verdict = hear_problems(store, environment);
+    set_text(store, kVerdict, fmt::format("{} {}", verdict.teller, verdict.what));
+  } else {
+    store->wait({kVerdict}, environment.patience + kRollCall);  // rank 0's patience began a little later
+    const std::string text = get_text(store, kVerdict);
+    const std::size_t space = text.find(' ');
+    verdict = {std::stoi(text.substr(0, space)), text.substr(space + 1)};
   }
+  if (verdict.what.empty()) return;
+  // Who has the store leaves last.
+  store->add(kLooked, 1);
+  if (environment.rank == 0) wait_until([&] { return store->add(kLooked, 0) >= environment.size; });
+  if (verdict.teller == environment.rank) throw UserError(verdict.what);
+  throw RankFailure(verdict.what, false);
 }
 
 // Rank 0's address, as another rank knows it where this one's is of use on its machine alone: Debian has a machine's own name stand
@@ -225,8 +248,7 @@ struct HeartbeatSocket {
 std::vector<HeartbeatSocket> gather_sockets(const C10dStore& store, const RankEnvironment& environment,
                                             int port) {
   set_text(store, name_of(kHeartbeat, environment.rank),
-           fmt::format("{} {} {}", port, environment.local_rank,
-                       std::chrono::steady_clock::now().time_since_epoch().count()));
+           fmt::format("{} {} {}", port, environment.local_rank, Clock::now().time_since_epoch().count()));
   std::vector<HeartbeatSocket> sockets;
   for (int rank = 0; rank < environment.size; ++rank) {
     std::istringstream text(get_text(store, name_of(kHeartbeat, rank)));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -16,6 +17,8 @@ struct RankEnvironment {
   std::string folder{};
   std::string
       meeting{};  // under this name, in a store that the launcher keeps at that address; empty: rank 0 keeps one
+
+  std::chrono::seconds patience{300};  // for the others to come
 
   bool is_local() const { return address.empty(); }
 

@@ -390,6 +390,7 @@ TEST_F(RanksProgram, AStoreThatGoesAwayIsNamed) {
   const FileDescriptor server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(listen(server.number(), 1), 0);
   std::jthread store([&] {
+    accept4(server.number(), nullptr, nullptr, SOCK_CLOEXEC);  // by which the rank sees that somebody listens
     const FileDescriptor rank(accept(server.number(), nullptr, nullptr));
     const timeval quiet{.tv_sec = 1, .tv_usec = 0};
     setsockopt(rank.number(), SOL_SOCKET, SO_RCVTIMEO, &quiet, sizeof(quiet));
@@ -437,6 +438,31 @@ TEST_F(RanksProgram, WhatOneRankCannotDoIsToldOnce) {
     told += finished.error;
   }
   EXPECT_EQ(told, "lowtide: rank 0: ranks is 4, but 2 were started; leave it out, or start as many\n");
+}
+
+// One that was started otherwise than the others: they end with it, whatever it is that it cannot do.
+TEST_F(RanksProgram, WhatOneRankFindsWrongBeforeItTrainsEndsAll) {
+  const Flags right = images({"--out", (folder_ / "run").string()});
+  const std::pair<Flags, std::string> wrong[]{{{"--no-such-flag"}, "unknown option '--no-such-flag'"},
+                                              {{"--threads", "5000"}, "threads is 5000; expected"},
+                                              {{"--schedule", "none"}, "schedule 'none'"}};
+  int port = some_port(10);
+  fs::create_directories(folder_ / "rank1");
+  for (const auto& [flags, message] : wrong) {
+    Flags all = right;
+    all.insert(all.end(), flags.begin(), flags.end());
+    const auto before = std::chrono::steady_clock::now();
+    Process second(folder_ / "rank1", all, as_rank(1, 2, port));
+    const Finished first = run(right, as_rank(0, 2, port)), told = second.wait();
+    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(30));
+    EXPECT_EQ(first.code, 1);
+    EXPECT_EQ(first.error, "");
+    EXPECT_EQ(told.code, 2);
+    EXPECT_TRUE(told.error.starts_with("lowtide: rank 1: ")) << told.error;
+    EXPECT_NE(told.error.find(message), std::string::npos) << told.error;
+    EXPECT_EQ(std::count(told.error.begin(), told.error.end(), '\n'), 1) << told.error;
+    ++port;
+  }
 }
 
 TEST_F(RanksProgram, ARunThatAnotherProcessHasIsNoMistake) {

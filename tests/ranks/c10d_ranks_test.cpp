@@ -1,5 +1,6 @@
 #include "lowtide/ranks/c10d_ranks.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <torch/cuda.h>
@@ -123,6 +124,27 @@ TEST_F(RanksApart, ThatAllFailForOneReasonTellItOnce) {
   EXPECT_EQ(std::count(notes.begin(), notes.end(), '+'), 1) << notes;
   EXPECT_NE(notes.find("+the connection between the ranks broke: "), notes.npos) << notes;
   EXPECT_NE(notes.find("calar type"), notes.npos) << notes;  // what Gloo says
+}
+
+TEST_F(RanksApart, OneThatDoesNotComeIsNamed) {
+  const auto nothing = [](Ranks&) {};
+  const auto impatient = [&](int rank) {
+    RankEnvironment mine = place(rank, 3, 20000 + getpid() % 12000);
+    mine.patience = std::chrono::seconds(3);
+    return mine;
+  };
+  const pid_t last = start(impatient(2), nothing);
+  EXPECT_EQ(note_of(last, 2),
+            fmt::format("rank 2 finds no rank 0 at 127.0.0.1:{} for 3 s; is it started, and are "
+                        "these MASTER_ADDR and MASTER_PORT its own?",
+                        impatient(2).port));
+  const pid_t ranks[]{start(impatient(0), nothing), start(impatient(2), nothing)};
+  const std::string line = fmt::format(
+      "rank 0 waits for rank 1 at 127.0.0.1:{}, which has not come in 3 s; is it started, and has "
+      "it this MASTER_ADDR and MASTER_PORT?",
+      impatient(0).port);
+  EXPECT_EQ(note_of(ranks[0], 0), line);
+  EXPECT_EQ(note_of(ranks[1], 2), "-" + line);
 }
 
 // It is heard all the while.
