@@ -133,7 +133,8 @@ class RanksProgram : public Program {
 };
 
 TEST_F(RanksProgram, ImagesHaveTheSameBytesOnAnyNumberOfRanks) {
-  for (const char* engine : {"simulated", "integer"}) expect_same_on_ranks(engine, {"2", "4"}, images());
+  for (const char* engine : {"simulated", "integer"})
+    expect_same_on_ranks(engine, {"2", "4"}, images({"--layer-stats", "3"}));
 }
 
 TEST_F(RanksProgram, AClosedLoopDecidesTheSameOnAnyNumberOfRanks) {
@@ -232,7 +233,9 @@ TEST_F(RanksProgram, EntailmentWithBatchesSmallerThanTheShards) {
                                 "--cycles",
                                 "2",
                                 "--shards",
-                                "4"});
+                                "4",
+                                "--layer-stats",
+                                "3"});
 }
 
 TEST_F(RanksProgram, DetectionOfObjects) {
