@@ -222,6 +222,7 @@ class Group final : public C10dRanks {
   C10dStore store_;
   c10::intrusive_ptr<C10dGroup> group_;
   Heartbeat heartbeat_;
+  int deputy_ = 1;  // tells of rank 0
 };
 
 // Nothing wakes a thread that waits for a rank which is stopped or cut off: its connections are open. So the process ends here.
@@ -270,6 +271,7 @@ void Group::start_heartbeat() {
   const auto other = std::find_if(all.begin() + 1, all.end(),
                                   [](const HeartbeatSocket& of_rank) { return of_rank.local_rank == 0; });
   if (other != all.end()) place.deputy = static_cast<int>(other - all.begin());
+  deputy_ = place.deputy;
   heartbeat_.start(place, end_without);
 }
 
@@ -325,7 +327,7 @@ RankFailure Group::failure_of_others(const std::string& cause) {
     leave(call.absent);
     return {what, tells};
   } catch (const std::exception&) {  // rank 0 is gone, which has the store
-    return {explanation({0}, cause), rank() == 1};
+    return {explanation({0}, cause), rank() == deputy_};
   }
 }
 

@@ -172,6 +172,34 @@ TEST_F(RanksApart, OneInALongStepIsNotTakenForTheOneThatIsGone) {
   EXPECT_EQ(first, "+rank 2 is gone: it was killed, or its machine is down; the last checkpoint is whole");
 }
 
+// Two machines of two ranks each: of the one that goes down the other tells.
+TEST_F(RanksApart, WhereTheFirstMachineGoesOneOfTheOtherTells) {
+  const auto place_of = [&](int rank) {
+    RankEnvironment mine = place(rank, 4, 20000 + getpid() % 12000);
+    mine.local_rank = rank % 2;
+    return mine;
+  };
+  const auto meet = [](Ranks& ranks) { ranks.gather(torch::zeros({1})); };
+  const auto meet_and_go = [&](Ranks& ranks) {
+    meet(ranks);
+    std::_Exit(9);
+  };
+  const auto meet_twice = [&](Ranks& ranks) {
+    meet(ranks);
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    meet(ranks);
+  };
+  const pid_t ranks[]{start(place_of(0), meet_and_go), start(place_of(1), meet_and_go),
+                      start(place_of(2), meet_twice), start(place_of(3), meet_twice)};
+  for (const int rank : {0, 1}) note_of(ranks[rank], rank);
+  const std::string told = note_of(ranks[2], 2);
+  if (told.find("this build has no") != told.npos) GTEST_SKIP() << told;
+  const std::string line =
+      "rank 0 is gone: it was killed, or its machine is down; the last checkpoint is whole";
+  EXPECT_EQ(told, "+" + line);
+  EXPECT_EQ(note_of(ranks[3], 3), "-" + line);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, GroupOfOne, testing::Values("cpu", "cuda"),
                          [](const auto& parameter) { return parameter.param; });
 
