@@ -215,7 +215,7 @@ class Group final : public C10dRanks {
   std::string explanation(const std::vector<int>& gone, const std::string& cause);
   RollCall call_roll();
   bool is_told();
-  void leave(int absent);
+  void leave(int absent, bool tells);
 
   RankEnvironment environment_;
   torch::Device device_;
@@ -308,9 +308,12 @@ std::string Group::explanation(const std::vector<int>& gone, const std::string& 
   return fmt::format("the connection between the ranks broke: {}; the last checkpoint is whole", cause);
 }
 
-// Who has the store waits until the others have looked; one that is in a long step is dismissed.
-void Group::leave(int absent) {
-  if (rank() != 0) {
+// Who has the store waits until the others have looked; one that is in a long step is dismissed. Where GPUs wait for this rank,
+// a connection that breaks does not wake the others: the one that tells people ends them.
+void Group::leave(int absent, bool tells) {
+  if (rank() != 0 && tells && device_.is_cuda()) {
+    heartbeat_.end_all();
+  } else if (rank() != 0) {
     heartbeat_.end();
     store_->add(kLooked, 1);
   } else if (!environment_.is_local()) {
@@ -324,7 +327,7 @@ RankFailure Group::failure_of_others(const std::string& cause) {
     const RollCall call = call_roll();
     const std::string what = is_told() ? "another rank failed" : explanation(call.gone, cause);
     const bool tells = store_->add(kFailures, 1) == 1 && !environment_.is_marked();
-    leave(call.absent);
+    leave(call.absent, tells);
     return {what, tells};
   } catch (const std::exception&) {  // rank 0 is gone, which has the store
     return {explanation({0}, cause), rank() == deputy_};
@@ -335,31 +338,30 @@ bool Group::is_first_to_fail() {
   try {
     const bool first = store_->add(kFailures, 1) == 1;
     group_.reset();
-    leave(0);
+    leave(0, first);
     return first;
   } catch (const std::exception&) {
     return true;  // rank 0 is gone with the store, perhaps for the same reason: better twice than not at all
   }
 }
 
-// What keeps this rank from a GPU of its own, if anything does.
+// Takes a GPU of its own for this rank, or tells what keeps it from one.
 std::string gpu_problem(const RankEnvironment& environment) {
   try {
     expect_gpu();
-  } catch (const UserError& error) {
-    return error.what();
+    const c10::impl::VirtualGuardImpl gpus(c10::DeviceType::CUDA);
+    const int count = gpus.deviceCount();
+    const std::optional<int> mine = gpu_of(environment, count);
+    if (!mine)
+      return fmt::format(
+          "it is number {} on its machine, counted from 0, and finds {} GPUs; start a rank for each GPU, no "
+          "more",
+          environment.local_rank, count);
+    gpus.setDevice(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(*mine)));
+    return "";
+  } catch (const std::exception& error) {  // expect_gpu's, or the driver's
+    return first_line(error.what());
   }
-  const int gpus = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).deviceCount();
-  if (gpu_of(environment, gpus)) return "";
-  return fmt::format(
-      "it is number {} on its machine, counted from 0, and finds {} GPUs; start a rank for each GPU, no more",
-      environment.local_rank, gpus);
-}
-
-void take_gpu(const RankEnvironment& environment) {
-  const c10::impl::VirtualGuardImpl gpus(c10::DeviceType::CUDA);
-  gpus.setDevice(c10::Device(c10::DeviceType::CUDA,
-                             static_cast<c10::DeviceIndex>(*gpu_of(environment, gpus.deviceCount()))));
 }
 
 }  // namespace
@@ -372,7 +374,6 @@ std::shared_ptr<C10dRanks> C10dRanks::join(RankEnvironment environment, const st
   try {
     expect_no_problem(store, environment, problem.empty() && on_cuda ? gpu_problem(environment) : problem);
     if (!environment.is_local()) environment.address = address_of_first(store, environment);
-    if (on_cuda) take_gpu(environment);
     return std::make_shared<Group>(environment, std::move(store), on_cuda);
   } catch (const UserError&) {
     throw;
