@@ -95,9 +95,60 @@ class RanksProgram : public Program {
     }
   }
   // With both engines.
-  void expect_same_on_several_ranks(const Flags& flags, const std::string& name = "") {
-    expect_same_on_ranks("simulated", {"4"}, flags, name);
+  void expect_same_on_several_ranks(const Flags& flags, const std::string& name = "",
+                                    const std::string& most = "4") {
+    expect_same_on_ranks("simulated", {most}, flags, name);
     expect_same_on_ranks("integer", {"2"}, flags, name);
+  }
+
+  // A run that was made on four ranks goes on, as if killed after a checkpoint, on any number of them.
+  void expect_to_go_on(Flags flags) {
+    flags.insert(flags.end(), {"--checkpoint-every", "3", "--keep-checkpoints", "9"});
+    const std::string whole = trained(flags, "whole", {});
+    const RunPaths run{folder_ / "changed"};
+    EXPECT_EQ(trained(flags, "changed", {"--ranks", "4"}), whole);
+    const auto resume_after = [&](std::int64_t step, const char* ranks) {
+      fs::remove(run.result());
+      for (const std::int64_t later : checkpoint_steps(run)) {
+        if (later > step) fs::remove(run.checkpoint(later));
+      }
+      const Finished resumed = this->run({"train", "--resume", run.folder.string(), "--ranks", ranks});
+      EXPECT_EQ(resumed.code, 0) << resumed.error;
+      EXPECT_EQ(bytes_of(run), whole) << ranks;
+    };
+    resume_after(6, "2");
+    resume_after(3, "1");
+    resume_after(6, "4");
+  }
+
+  Flags language(const std::string& model, const std::string& steps) const {
+    return {"train",
+            "--data",
+            "ptb",
+            "--data-dir",
+            (folder_ / "text").string(),
+            "--model",
+            model,
+            "--hidden",
+            "8",
+            "--heads",
+            "2",
+            "--steps",
+            steps,
+            "--batch",
+            "4",
+            "--length",
+            "6",
+            "--dropout",
+            "0.2",
+            "--lr",
+            "0.5",
+            "--cycles",
+            "2",
+            "--shards",
+            "4",
+            "--eval-every",
+            "3"};
   }
 
   // A process as torchrun would start it.
@@ -110,8 +161,8 @@ class RanksProgram : public Program {
     };
   }
 
-  // Ports of this process's own: several tests run at once.
-  static int some_port(int offset) { return 33000 + (getpid() * 16 + offset) % 20000; }
+  // Ports of this process's own: several tests run at once. Below those that Linux gives to connections.
+  static int some_port(int offset) { return 20000 + (getpid() * 16 + offset) % 12000; }
 
   static int port_of(const FileDescriptor& server) {
     sockaddr_in address{};
@@ -169,36 +220,8 @@ TEST_F(RanksProgram, ShardsThatAreNoPowerOfTwoToo) {
 
 TEST_F(RanksProgram, LanguageCarriesItsStateInTheBatchsOrder) {
   write_text(folder_ / "text");
-  for (const std::string model : {"lstm", "transformer"}) {
-    expect_same_on_several_ranks({"train",
-                                  "--data",
-                                  "ptb",
-                                  "--data-dir",
-                                  (folder_ / "text").string(),
-                                  "--model",
-                                  model,
-                                  "--hidden",
-                                  "8",
-                                  "--heads",
-                                  "2",
-                                  "--steps",
-                                  "8",
-                                  "--batch",
-                                  "4",
-                                  "--length",
-                                  "6",
-                                  "--dropout",
-                                  "0.2",
-                                  "--lr",
-                                  "0.5",
-                                  "--cycles",
-                                  "2",
-                                  "--shards",
-                                  "4",
-                                  "--eval-every",
-                                  "3"},
-                                 model);
-  }
+  for (const std::string model : {"lstm", "transformer"})
+    expect_same_on_several_ranks(language(model, "8"), model);
 }
 
 TEST_F(RanksProgram, EntailmentWithBatchesSmallerThanTheShards) {
@@ -246,7 +269,7 @@ TEST_F(RanksProgram, DetectionOfObjects) {
       "train:4", "--resize", "40",         "--max-size", "64",      "--flip",      "--model",  "retinanet18",
       "--bits",  "5:8",      "--cycles",   "2",          "--steps", "2",           "--batch",  "2",
       "--lr",    "0.001",    "--momentum", "0",          "--clip",  "0.1",         "--shards", "2"};
-  expect_same_on_ranks("integer", {"2"}, flags);
+  expect_same_on_several_ranks(flags, "", "2");
 }
 
 TEST_F(RanksProgram, NodesWithNeighboursThatAreDrawn) {
@@ -284,36 +307,18 @@ TEST_F(RanksProgram, NodesWithNeighboursThatAreDrawn) {
 
 TEST_F(RanksProgram, OneShardHasTheBytesOfARunThatKnowsOfNone) {
   const RunPaths run{folder_ / "one"};
-  trained({"train", "--recipe", recipe_.string(), "--steps", "6"}, "one", {"--shards", "1"});
-  const std::string bytes = file_bytes(run.checkpoint(6));
-  EXPECT_EQ(bytes.find("shards"), std::string::npos);
-  EXPECT_NE(trained({"train", "--recipe", recipe_.string(), "--steps", "6"}, "two", {"--shards", "2"}),
-            bytes_of(run));
+  const Flags flags{"train", "--recipe", recipe_.string(), "--steps", "6"};
+  EXPECT_EQ(trained(flags, "one", {"--shards", "1"}), trained(flags, "none", {}));
+  EXPECT_EQ(file_bytes(run.checkpoint(6)).find("shards"), std::string::npos);
+  EXPECT_NE(trained(flags, "two", {"--shards", "2"}), bytes_of(run));
 }
 
-TEST_F(RanksProgram, GoesOnWithAnotherNumberOfRanks) {
-  const Flags flags = images({"--checkpoint-every", "3", "--keep-checkpoints", "9", "--engine", "simulated"});
-  const std::string whole = trained(flags, "whole", {});
-  // As if each had been killed after a checkpoint.
-  const auto cut_after = [&](const RunPaths& run, std::int64_t step) {
-    fs::remove(run.result());
-    for (const std::int64_t later : checkpoint_steps(run)) {
-      if (later > step) fs::remove(run.checkpoint(later));
-    }
-  };
-  const RunPaths run{folder_ / "changed"};
-  EXPECT_EQ(trained(flags, "changed", {"--ranks", "4"}), whole);
-  cut_after(run, 6);
-  const auto resume = [&](const char* ranks) {
-    const Finished resumed = this->run({"train", "--resume", run.folder.string(), "--ranks", ranks});
-    EXPECT_EQ(resumed.code, 0) << resumed.error;
-    EXPECT_EQ(bytes_of(run), whole) << ranks;
-  };
-  resume("2");
-  cut_after(run, 3);
-  resume("1");
-  cut_after(run, 6);
-  resume("4");
+TEST_F(RanksProgram, GoesOnWithAnotherNumberOfRanks) { expect_to_go_on(images({"--engine", "simulated"})); }
+
+// The state of an LSTM too, of which every rank has a part.
+TEST_F(RanksProgram, SoDoesAnLstm) {
+  write_text(folder_ / "text");
+  expect_to_go_on(language("lstm", "9"));
 }
 
 TEST_F(RanksProgram, TheUsualVariablesStartARank) {
@@ -539,7 +544,7 @@ class LongRun : public RanksProgram {
 
 TEST_F(LongRun, OfWhichARankIsKilledEndsWithinSeconds) {
   Process process(folder_.path(), flags("100000", {"--ranks", "4", "--out", out_.string()}));
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, process);
   const std::vector<pid_t> ranks = children_of(process.pid());
   ASSERT_EQ(ranks.size(), 4u);
   const auto before = std::chrono::steady_clock::now();
@@ -556,7 +561,7 @@ TEST_F(LongRun, OfWhichARankIsKilledEndsWithinSeconds) {
 
 TEST_F(LongRun, OfRanksStartedElsewhereNamesTheOneThatIsGone) {
   std::vector<Process> ranks = started_ranks(flags("100000", {"--out", out_.string()}), some_port(3), 2);
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, ranks[0]);
   ranks[1].send(SIGKILL);
   EXPECT_EQ(ranks[1].wait().code, 128 + SIGKILL);
   const Finished first = ranks[0].wait();
@@ -568,7 +573,7 @@ TEST_F(LongRun, OfRanksStartedElsewhereNamesTheOneThatIsGone) {
 // Its connections stay open: only its silence tells.
 TEST_F(LongRun, OfWhichARankIsStoppedEndsWithinSeconds) {
   Process process(folder_.path(), flags("100000", {"--ranks", "2", "--out", out_.string()}));
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, process);
   kill(children_of(process.pid()).at(1), SIGSTOP);
   const Finished finished = process.wait();
   EXPECT_EQ(finished.code, 1);
@@ -582,7 +587,7 @@ TEST_F(LongRun, OfWhichARankIsStoppedEndsWithinSeconds) {
 
 TEST_F(LongRun, OfRanksStartedElsewhereTellsOfAFirstOneThatIsStopped) {
   std::vector<Process> ranks = started_ranks(flags("100000", {"--out", out_.string()}), some_port(5), 4);
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, ranks[0]);
   ranks[0].send(SIGSTOP);
   std::string told;
   for (const std::size_t rank : {1, 2, 3}) {
@@ -601,7 +606,7 @@ TEST_F(LongRun, OfRanksStartedElsewhereTellsOfAFirstOneThatIsStopped) {
 TEST_F(LongRun, StopsAtOneStepWhenAnyRankIsAskedTo) {
   constexpr const char* kSteps = "80";
   Process process(folder_.path(), flags(kSteps, {"--ranks", "2", "--out", out_.string()}));
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, process);
   kill(children_of(process.pid()).at(1), SIGTERM);
   const Finished stopped = process.wait();
   ASSERT_EQ(stopped.code, 128 + SIGTERM) << stopped.error;
@@ -615,11 +620,24 @@ TEST_F(LongRun, StopsAtOneStepWhenAnyRankIsAskedTo) {
 
 TEST_F(LongRun, StopsWhenTheOneThatStartedItIsAskedTo) {
   Process process(folder_.path(), flags("100000", {"--ranks", "2", "--out", out_.string()}));
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, process);
   process.send(SIGTERM);
   const Finished stopped = process.wait();
   EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.error;
   EXPECT_NE(stopped.out.find("stopped at step"), std::string::npos) << stopped.out;
+}
+
+TEST_F(LongRun, StopsWhenAnyOfSeveralThatWereLaunchedIsAskedTo) {
+  std::vector<Process> ranks = started_ranks(flags("100000", {"--out", out_.string()}), some_port(13), 2);
+  wait_for_metrics({out_}, ranks[0]);
+  ranks[1].send(SIGTERM);
+  for (Process& rank : ranks) {
+    const Finished stopped = rank.wait();
+    EXPECT_EQ(stopped.code, 128 + SIGTERM);
+    EXPECT_EQ(stopped.error, "");
+  }
+  const std::string line = fmt::format("stopped at step {}", checkpoint_steps({out_}).back());
+  EXPECT_NE(file_bytes(folder_ / "rank0/stdout").find(line), std::string::npos) << line;
 }
 
 // While the ranks still meet and read data.

@@ -9,6 +9,7 @@
 #include "lowtide/study/child.h"
 #include "lowtide/train/run_folder.h"
 #include "tests/io/scratch.h"
+#include "tests/study/fake_slurm.h"
 #include "tests/study/fake_trainer.h"
 #include "tests/train/small_run.h"
 
@@ -324,6 +325,36 @@ TEST_F(StudyProgram, RangeTestWritesARecipe) {
   EXPECT_EQ(config.code, 0) << config.text;
   const std::size_t at = test.text.find("q_min = ") + 8;
   EXPECT_TRUE(contains(config.text, "bits = \"" + test.text.substr(at, 1) + ":4\"", "steps = 40"));
+}
+
+// What is submitted are runs like those of this machine, which tell the same in the end.
+TEST_F(StudyProgram, CriticalPeriodsAndRangeTestsAreSubmitted) {
+  const FakeSlurm slurm;
+  slurm.have("sbatch", "echo 7");
+  slurm.have("squeue", "echo '{\"jobs\":[]}'");
+  const std::string out = (folder_ / "c").string(), tested = (folder_ / "r").string();
+  std::vector<std::string> critical{"study",   "critical", "--recipe",   recipe_.string(),
+                                    "--out",   out,        "--steps",    "20",
+                                    "--seeds", "1",        "--deficits", "0,10"};
+  std::vector<std::string> test{
+      "range-test", "--recipe", recipe_.string(), "--bits", "3:4",   "--test-steps", "60",
+      "--window",   "10",       "--threshold",    "0.001",  "--out", tested};
+  const auto submitted = [&](std::vector<std::string> command, const std::string& folder, int members) {
+    command.insert(command.end(), {"--submit", "slurm"});
+    EXPECT_TRUE(contains(run(command).text, "submitted " + std::to_string(members) + " runs as job 7;"));
+    EXPECT_TRUE(contains(read_text_file(fs::path(folder) / "slurm.sh"),
+                         "#SBATCH --array=0-" + std::to_string(members - 1) + "\n",
+                         "study member " + folder));
+    for (int index = 0; index < members; ++index) {
+      const Finished member = run({"study", "member", folder, std::to_string(index)});
+      EXPECT_EQ(member.code, 0) << member.text;
+    }
+    EXPECT_TRUE(contains(run(command).text, "every run is done, trained now or queued"));
+  };
+  submitted(critical, out, 2);
+  EXPECT_EQ(read_run_file(RunPaths{folder_ / "c/deficit-10-seed1"}.result()).at("steps"), 30);
+  submitted(test, tested, 3);
+  EXPECT_TRUE(contains(run(test).text, "2 bits", "3 bits", "4 bits", "q_min = "));
 }
 
 TEST_F(StudyProgram, AdviceMeetsTheBudgetAsCostCountsIt) {
