@@ -640,6 +640,22 @@ TEST_F(LongRun, StopsWhenAnyOfSeveralThatWereLaunchedIsAskedTo) {
   EXPECT_NE(file_bytes(folder_ / "rank0/stdout").find(line), std::string::npos) << line;
 }
 
+// As a scheduler asks: every process by itself, and who started the ranks passes it on while they are in their step.
+TEST_F(LongRun, SavesThoughItIsAskedTwice) {
+  Process process(folder_.path(), flags("100000", {"--ranks", "2", "--out", out_.string()}));
+  wait_for_metrics({out_}, process);
+  const std::vector<pid_t> ranks = children_of(process.pid());
+  kill(ranks.at(1), SIGSTOP);  // the step of rank 0 takes as long
+  kill(ranks.at(0), SIGTERM);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  process.send(SIGTERM);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  kill(ranks.at(1), SIGCONT);
+  const Finished stopped = process.wait();
+  EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.error;
+  EXPECT_NE(stopped.out.find("stopped at step"), std::string::npos) << stopped.out;
+}
+
 // While the ranks still meet and read data.
 TEST_F(LongRun, ThatIsAskedToStopBeforeItTrainsEndsAsBySignals) {
   for (const bool tells_one_rank : {false, true}) {
