@@ -226,15 +226,14 @@ class Group final : public C10dRanks {
 };
 
 // Nothing wakes a thread that waits for a rank which is stopped or cut off: its connections are open. So the process ends here.
-void end_without(const LostRanks& lost) {
+[[noreturn]] void end_without(const LostRanks& lost, const RankEnvironment& environment) {
   if (lost.tells) {
-    std::fputs(
-        fmt::format(
-            "lowtide: rank {} has shown no life for {} s: it is stopped, or its machine is down or cut "
-            "off; the last checkpoint is whole\n",
-            fmt::join(lost.ranks, ", "), HeartbeatOptions().expiry.count() / 1000)
-            .c_str(),
-        stderr);
+    std::fputs(fmt::format("lowtide: rank {} has shown no life for {} s: it is stopped, or its machine is "
+                           "down or cut off{}\n",
+                           fmt::join(lost.ranks, ", "), HeartbeatOptions().expiry.count() / 1000,
+                           environment.what_is_left("; "))
+                   .c_str(),
+               stderr);
   }
   std::_Exit(1);
 }
@@ -272,7 +271,7 @@ void Group::start_heartbeat() {
                                   [](const HeartbeatSocket& of_rank) { return of_rank.local_rank == 0; });
   if (other != all.end()) place.deputy = static_cast<int>(other - all.begin());
   deputy_ = place.deputy;
-  heartbeat_.start(place, end_without);
+  heartbeat_.start(place, [this](const LostRanks& lost) { end_without(lost, environment_); });
 }
 
 // Of one that failed by itself, or of a local one that was killed: its parent tells.
@@ -298,14 +297,14 @@ RollCall Group::call_roll() {
 
 // Rank 0 hears of all, the others of rank 0 alone. A local rank that was killed would be told of by its parent.
 std::string Group::explanation(const std::vector<int>& gone, const std::string& cause) {
-  constexpr const char* kGone =
-      "rank {} is gone: it was killed, or its machine is down; the last checkpoint is whole";
+  const std::string left = environment_.what_is_left("; ");
   if (!gone.empty() && !environment_.is_local()) {
-    if (rank() == 0) return fmt::format(kGone, fmt::join(gone, ", "));
-    if (gone[0] == 0) return fmt::format(kGone, 0);
+    if (rank() == 0 || gone[0] == 0)
+      return fmt::format("rank {} is gone: it was killed, or its machine is down{}",
+                         rank() == 0 ? fmt::to_string(fmt::join(gone, ", ")) : "0", left);
     wait_until([&] { return is_told(); });  // by rank 0
   }
-  return fmt::format("the connection between the ranks broke: {}; the last checkpoint is whole", cause);
+  return fmt::format("the connection between the ranks broke: {}{}", cause, left);
 }
 
 // Who has the store waits until the others have looked; one that is in a long step is dismissed. Where GPUs wait for this rank,

@@ -19,8 +19,14 @@ struct RankEnvironment {
       meeting{};  // under this name, in a store that the launcher keeps at that address; empty: rank 0 keeps one
 
   std::chrono::seconds patience{300};  // for the others to come
+  bool saves = true;                   // checkpoints: who fails says that the last one is whole
 
   bool is_local() const { return address.empty(); }
+
+  // For the end of a line that tells of a failure.
+  std::string what_is_left(const char* before) const {
+    return saves ? std::string(before) + "the last checkpoint is whole" : "";
+  }
 
   // Who started local ranks marks in their folder that one of them was ended by a signal, and tells people of it.
   void mark() const;

@@ -138,9 +138,8 @@ class LocalRanks {
 
   void killed(std::size_t rank, int signal) {
     if (!has_failed()) {
-      std::fputs(fmt::format("lowtide: rank {} was killed by signal {} ({}); the others stop, and the last "
-                             "checkpoint is whole\n",
-                             rank, signal, sigdescr_np(signal))
+      std::fputs(fmt::format("lowtide: rank {} was killed by signal {} ({}); the others stop{}\n", rank,
+                             signal, sigdescr_np(signal), environment_.what_is_left(", and "))
                      .c_str(),
                  stderr);
     }
@@ -155,9 +154,9 @@ class LocalRanks {
 
 }  // namespace
 
-std::optional<RankEnvironment> start_local_ranks(int count, int& code) {
+std::optional<RankEnvironment> start_local_ranks(int count, int& code, bool saves) {
   const MeetingPlace place;
-  RankEnvironment environment{.size = count, .folder = place.folder().string()};
+  RankEnvironment environment{.size = count, .folder = place.folder().string(), .saves = saves};
   LocalRanks ranks(environment);
   if (ranks.start(count, environment.rank)) {
     code = ranks.wait();
