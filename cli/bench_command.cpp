@@ -208,7 +208,7 @@ int bench_step_on_ranks(const StepBenchOptions& options, std::int64_t shards, in
   if (options.batch % shards != 0)
     throw UserError(fmt::format("shards is {}; expected a divisor of batch, {}", shards, options.batch));
   int code = 0;
-  const auto mine = start_local_ranks(ranks, code);
+  const auto mine = start_local_ranks(ranks, code, /*saves=*/false);
   if (!mine) return code;
   prepare_torch(threads);
   const int all_threads = at::get_num_threads();

@@ -211,10 +211,10 @@ int train_launched(const TrainArguments& arguments, int argc, char** argv, const
   try {
     job = prepare(arguments, argc, argv, mine);
     check(job.arguments.recipe);
+    prepare_torch(job.arguments.recipe.running.threads);
   } catch (const UserError& error) {
     problem = error.what();
   }
-  prepare_torch(job.arguments.recipe.running.threads);
   return train_as_rank(job, mine, problem);
 }
 
@@ -222,7 +222,13 @@ int train_launched(const TrainArguments& arguments, int argc, char** argv, const
 
 int train_command(int argc, char** argv) {
   TrainArguments arguments;
-  if (const auto code = read_arguments(arguments, argc, argv)) return *code;
+  try {
+    if (const auto code = read_arguments(arguments, argc, argv)) return *code;
+  } catch (const UserError& error) {
+    const std::optional<RankEnvironment> launched = rank_environment();
+    if (!launched) throw;
+    return train_as_rank({}, *launched, error.what());
+  }
   const std::optional<RankEnvironment> launched = rank_environment();
   if (launched && !arguments.print_config) return train_launched(arguments, argc, argv, *launched);
   const Job job = prepare(std::move(arguments), argc, argv, std::nullopt);

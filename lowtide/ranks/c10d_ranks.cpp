@@ -24,13 +24,15 @@
 namespace lowtide {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // Longer than a live rank takes to see that a connection broke, and than the three beats after which one that died is not heard
 // any more; short for who waits.
 constexpr milliseconds kRollCall{5000};
 constexpr const char *kFailures = "failures", *kPresent = "present", *kLooked = "looked",
-                     *kProblem = "problem", *kAddress = "address", *kHeartbeat = "heartbeat";
+                     *kProblem = "problem", *kVerdict = "verdict", *kAddress = "address",
+                     *kHeartbeat = "heartbeat";
 
 std::string name_of(const char* what, int rank) { return fmt::format("{}/{}", what, rank); }
 
@@ -40,12 +42,14 @@ void set_text(const C10dStore& store, const std::string& name, const std::string
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Asks until it is so, for the time of a roll call at most.
+// Asks until it is so, for the time of a roll call at most. Whether it is.
 template <typename Condition>
-void wait_until(const Condition& condition) {
-  const auto end = std::chrono::steady_clock::now() + kRollCall;
-  while (!condition() && std::chrono::steady_clock::now() < end)
+bool wait_until(const Condition& condition, Clock::time_point end = Clock::now() + kRollCall) {
+  while (!condition()) {
+    if (Clock::now() >= end) return false;
     std::this_thread::sleep_for(milliseconds(20));
+  }
+  return true;
 }
 
 std::string get_text(const C10dStore& store, const std::string& name) {
@@ -65,38 +69,57 @@ C10dStore make_store(const RankEnvironment& environment) {
   options.port = static_cast<std::uint16_t>(environment.port);
   options.isServer = environment.rank == 0 && environment.meeting.empty();
   options.numWorkers = static_cast<std::size_t>(environment.size);
+  options.waitWorkers = false;  // expect_no_problem waits, and knows for whom
   try {
     C10dStore store = c10::make_intrusive<c10d::TCPStore>(environment.address, options);
     if (environment.meeting.empty()) return store;
     return c10::make_intrusive<c10d::PrefixStore>(environment.meeting, std::move(store));
-  } catch (const std::exception&) {
-    const std::string place = meeting_place(environment);
-    if (environment.rank == 0)
-      throw UserError(fmt::format(
-          "rank 0 waits for {} others at {}, and not all of them came; is the port free, and has each rank "
-          "this MASTER_ADDR and MASTER_PORT?",
-          environment.size - 1, place));
-    throw UserError(fmt::format(
-        "rank {} finds no rank 0 at {}; is it started, and are these MASTER_ADDR and MASTER_PORT its own?",
-        environment.rank, place));
+  } catch (const std::exception& error) {
+    throw UserError(fmt::format("rank {} cannot meet the others at {}: {}", environment.rank,
+                                meeting_place(environment), first_line(error.what())));
   }
+}
+
+// What keeps ranks from going on together, and which of them tells people.
+struct Verdict {
+  int teller = 0;
+  std::string what{};  // empty: nothing
+};
+
+// Rank 0's, when it has heard all of them or waited for long enough.
+Verdict hear_problems(const C10dStore& store, const RankEnvironment& environment) {
+  const auto end = Clock::now() + environment.patience;
+  for (int rank = 0; rank < environment.size; ++rank) {
+    if (!wait_until([&] { return store->check({name_of(kProblem, rank)}); }, end))
+      return {0, fmt::format("rank 0 waits for rank {} at {}, which has not come in {} s; is it started, and "
+                             "has it this MASTER_ADDR and MASTER_PORT?",
+                             rank, meeting_place(environment), environment.patience.count())};
+    const std::string problem = get_text(store, name_of(kProblem, rank)).substr(1);
+    if (!problem.empty()) return {rank, fmt::format("rank {}: {}", rank, problem)};
+  }
+  return {};
 }
 
 // Says whether this rank can take part, and learns it of the others. An empty value is not one to every store.
 void expect_no_problem(const C10dStore& store, const RankEnvironment& environment,
                        const std::string& problem) {
   set_text(store, name_of(kProblem, environment.rank), "." + problem);
-  for (int rank = 0; rank < environment.size; ++rank) {
-    const std::string text = get_text(store, name_of(kProblem, rank)).substr(1);
-    if (text.empty()) continue;
-    const std::string what = fmt::format("rank {}: {}", rank, text);
-    const bool tells = rank == environment.rank;
-    // Who has the store leaves last.
-    store->add(kLooked, 1);
-    if (environment.rank == 0) wait_until([&] { return store->add(kLooked, 0) >= environment.size; });
-    if (tells) throw UserError(what);
-    throw RankFailure(what, false);
+  Verdict verdict;
+  if (environment.rank == 0) {
+    verdict = hear_problems(store, environment);
+    set_text(store, kVerdict, fmt::format("{} {}", verdict.teller, verdict.what));
+  } else {
+    store->wait({kVerdict}, environment.patience + kRollCall);  // rank 0's patience began a little later
+    const std::string text = get_text(store, kVerdict);
+    const std::size_t space = text.find(' ');
+    verdict = {std::stoi(text.substr(0, space)), text.substr(space + 1)};
   }
+  if (verdict.what.empty()) return;
+  // Who has the store leaves last.
+  store->add(kLooked, 1);
+  if (environment.rank == 0) wait_until([&] { return store->add(kLooked, 0) >= environment.size; });
+  if (verdict.teller == environment.rank) throw UserError(verdict.what);
+  throw RankFailure(verdict.what, false);
 }
 
 // Rank 0's address, as another rank knows it where this one's is of use on its machine alone: Debian has a machine's own name stand
@@ -192,25 +215,25 @@ class Group final : public C10dRanks {
   std::string explanation(const std::vector<int>& gone, const std::string& cause);
   RollCall call_roll();
   bool is_told();
-  void leave(int absent);
+  void leave(int absent, bool tells);
 
   RankEnvironment environment_;
   torch::Device device_;
   C10dStore store_;
   c10::intrusive_ptr<C10dGroup> group_;
   Heartbeat heartbeat_;
+  int deputy_ = 1;  // tells of rank 0
 };
 
 // Nothing wakes a thread that waits for a rank which is stopped or cut off: its connections are open. So the process ends here.
-void end_without(const LostRanks& lost) {
+[[noreturn]] void end_without(const LostRanks& lost, const RankEnvironment& environment) {
   if (lost.tells) {
-    std::fputs(
-        fmt::format(
-            "lowtide: rank {} has shown no life for {} s: it is stopped, or its machine is down or cut "
-            "off; the last checkpoint is whole\n",
-            fmt::join(lost.ranks, ", "), HeartbeatOptions().expiry.count() / 1000)
-            .c_str(),
-        stderr);
+    std::fputs(fmt::format("lowtide: rank {} has shown no life for {} s: it is stopped, or its machine is "
+                           "down or cut off{}\n",
+                           fmt::join(lost.ranks, ", "), HeartbeatOptions().expiry.count() / 1000,
+                           environment.what_is_left("; "))
+                   .c_str(),
+               stderr);
   }
   std::_Exit(1);
 }
@@ -225,8 +248,7 @@ struct HeartbeatSocket {
 std::vector<HeartbeatSocket> gather_sockets(const C10dStore& store, const RankEnvironment& environment,
                                             int port) {
   set_text(store, name_of(kHeartbeat, environment.rank),
-           fmt::format("{} {} {}", port, environment.local_rank,
-                       std::chrono::steady_clock::now().time_since_epoch().count()));
+           fmt::format("{} {} {}", port, environment.local_rank, Clock::now().time_since_epoch().count()));
   std::vector<HeartbeatSocket> sockets;
   for (int rank = 0; rank < environment.size; ++rank) {
     std::istringstream text(get_text(store, name_of(kHeartbeat, rank)));
@@ -248,7 +270,8 @@ void Group::start_heartbeat() {
   const auto other = std::find_if(all.begin() + 1, all.end(),
                                   [](const HeartbeatSocket& of_rank) { return of_rank.local_rank == 0; });
   if (other != all.end()) place.deputy = static_cast<int>(other - all.begin());
-  heartbeat_.start(place, end_without);
+  deputy_ = place.deputy;
+  heartbeat_.start(place, [this](const LostRanks& lost) { end_without(lost, environment_); });
 }
 
 // Of one that failed by itself, or of a local one that was killed: its parent tells.
@@ -274,19 +297,22 @@ RollCall Group::call_roll() {
 
 // Rank 0 hears of all, the others of rank 0 alone. A local rank that was killed would be told of by its parent.
 std::string Group::explanation(const std::vector<int>& gone, const std::string& cause) {
-  constexpr const char* kGone =
-      "rank {} is gone: it was killed, or its machine is down; the last checkpoint is whole";
+  const std::string left = environment_.what_is_left("; ");
   if (!gone.empty() && !environment_.is_local()) {
-    if (rank() == 0) return fmt::format(kGone, fmt::join(gone, ", "));
-    if (gone[0] == 0) return fmt::format(kGone, 0);
+    if (rank() == 0 || gone[0] == 0)
+      return fmt::format("rank {} is gone: it was killed, or its machine is down{}",
+                         rank() == 0 ? fmt::to_string(fmt::join(gone, ", ")) : "0", left);
     wait_until([&] { return is_told(); });  // by rank 0
   }
-  return fmt::format("the connection between the ranks broke: {}; the last checkpoint is whole", cause);
+  return fmt::format("the connection between the ranks broke: {}{}", cause, left);
 }
 
-// Who has the store waits until the others have looked; one that is in a long step is dismissed.
-void Group::leave(int absent) {
-  if (rank() != 0) {
+// Who has the store waits until the others have looked; one that is in a long step is dismissed. Where GPUs wait for this rank,
+// a connection that breaks does not wake the others: the one that tells people ends them.
+void Group::leave(int absent, bool tells) {
+  if (rank() != 0 && tells && device_.is_cuda()) {
+    heartbeat_.end_all();
+  } else if (rank() != 0) {
     heartbeat_.end();
     store_->add(kLooked, 1);
   } else if (!environment_.is_local()) {
@@ -300,10 +326,10 @@ RankFailure Group::failure_of_others(const std::string& cause) {
     const RollCall call = call_roll();
     const std::string what = is_told() ? "another rank failed" : explanation(call.gone, cause);
     const bool tells = store_->add(kFailures, 1) == 1 && !environment_.is_marked();
-    leave(call.absent);
+    leave(call.absent, tells);
     return {what, tells};
   } catch (const std::exception&) {  // rank 0 is gone, which has the store
-    return {explanation({0}, cause), rank() == 1};
+    return {explanation({0}, cause), rank() == deputy_};
   }
 }
 
@@ -311,31 +337,30 @@ bool Group::is_first_to_fail() {
   try {
     const bool first = store_->add(kFailures, 1) == 1;
     group_.reset();
-    leave(0);
+    leave(0, first);
     return first;
   } catch (const std::exception&) {
     return true;  // rank 0 is gone with the store, perhaps for the same reason: better twice than not at all
   }
 }
 
-// What keeps this rank from a GPU of its own, if anything does.
+// Takes a GPU of its own for this rank, or tells what keeps it from one.
 std::string gpu_problem(const RankEnvironment& environment) {
   try {
     expect_gpu();
-  } catch (const UserError& error) {
-    return error.what();
+    const c10::impl::VirtualGuardImpl gpus(c10::DeviceType::CUDA);
+    const int count = gpus.deviceCount();
+    const std::optional<int> mine = gpu_of(environment, count);
+    if (!mine)
+      return fmt::format(
+          "it is number {} on its machine, counted from 0, and finds {} GPUs; start a rank for each GPU, no "
+          "more",
+          environment.local_rank, count);
+    gpus.setDevice(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(*mine)));
+    return "";
+  } catch (const std::exception& error) {  // expect_gpu's, or the driver's
+    return first_line(error.what());
   }
-  const int gpus = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).deviceCount();
-  if (gpu_of(environment, gpus)) return "";
-  return fmt::format(
-      "it is number {} on its machine, counted from 0, and finds {} GPUs; start a rank for each GPU, no more",
-      environment.local_rank, gpus);
-}
-
-void take_gpu(const RankEnvironment& environment) {
-  const c10::impl::VirtualGuardImpl gpus(c10::DeviceType::CUDA);
-  gpus.setDevice(c10::Device(c10::DeviceType::CUDA,
-                             static_cast<c10::DeviceIndex>(*gpu_of(environment, gpus.deviceCount()))));
 }
 
 }  // namespace
@@ -348,7 +373,6 @@ std::shared_ptr<C10dRanks> C10dRanks::join(RankEnvironment environment, const st
   try {
     expect_no_problem(store, environment, problem.empty() && on_cuda ? gpu_problem(environment) : problem);
     if (!environment.is_local()) environment.address = address_of_first(store, environment);
-    if (on_cuda) take_gpu(environment);
     return std::make_shared<Group>(environment, std::move(store), on_cuda);
   } catch (const UserError&) {
     throw;

@@ -157,6 +157,14 @@ std::optional<RankEnvironment> rank_environment(const Variables& variables) {
   return found && found->size > 1 ? found : std::nullopt;
 }
 
+void forget_launcher() {
+  for (const char* variable :
+       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_RANK",
+        "PMI_SIZE", "PMIX_RANK"})
+    unsetenv(variable);
+}
+
 std::optional<RankEnvironment> rank_environment() {
   return rank_environment([](const char* name) {
     const char* value = std::getenv(name);

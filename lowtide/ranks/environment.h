@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -17,7 +18,15 @@ struct RankEnvironment {
   std::string
       meeting{};  // under this name, in a store that the launcher keeps at that address; empty: rank 0 keeps one
 
+  std::chrono::seconds patience{300};  // for the others to come
+  bool saves = true;                   // checkpoints: who fails says that the last one is whole
+
   bool is_local() const { return address.empty(); }
+
+  // For the end of a line that tells of a failure.
+  std::string what_is_left(const char* before) const {
+    return saves ? std::string(before) + "the last checkpoint is whole" : "";
+  }
 
   // Who started local ranks marks in their folder that one of them was ended by a signal, and tells people of it.
   void mark() const;
@@ -37,5 +46,8 @@ std::optional<RankEnvironment> rank_environment(const Variables& variables);
 
 // The process's own.
 std::optional<RankEnvironment> rank_environment();
+
+// From now on this process and those that it starts are nobody's ranks, whoever started it. Which job of a scheduler it is stays.
+void forget_launcher();
 
 }  // namespace lowtide

@@ -7,12 +7,16 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "lowtide/base/error.h"
 #include "lowtide/io/file.h"
 
 namespace lowtide {
 namespace {
+
+constexpr std::chrono::milliseconds kPoll{100};
 
 void expect_address(const RankEnvironment& environment) {
   addrinfo* found = nullptr;
@@ -39,6 +43,31 @@ void expect_free(int port) {
         port));
 }
 
+bool somebody_listens(const std::string& host, int port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return false;
+  bool listens = false;
+  for (const addrinfo* address = found; address != nullptr && !listens; address = address->ai_next) {
+    const FileDescriptor client(socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    listens = connect(client.number(), address->ai_addr, address->ai_addrlen) == 0;
+  }
+  freeaddrinfo(found);
+  return listens;
+}
+
+void wait_for_first(const RankEnvironment& environment) {
+  const auto end = std::chrono::steady_clock::now() + environment.patience;
+  while (!somebody_listens(environment.address, environment.port)) {
+    if (std::chrono::steady_clock::now() >= end)
+      throw UserError(fmt::format(
+          "rank {} finds no rank 0 at {}:{} for {} s; is it started, and are these MASTER_ADDR and "
+          "MASTER_PORT its own?",
+          environment.rank, environment.address, environment.port, environment.patience.count()));
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
 }  // namespace
 
 std::string numeric_address(const std::string& host) {
@@ -57,7 +86,8 @@ bool is_loopback(const std::string& address) { return address.starts_with("127."
 void check_rendezvous(const RankEnvironment& environment) {
   if (environment.is_local()) return;
   expect_address(environment);
-  if (environment.rank == 0 && environment.meeting.empty()) expect_free(environment.port);
+  environment.rank == 0 && environment.meeting.empty() ? expect_free(environment.port)
+                                                       : wait_for_first(environment);
 }
 
 }  // namespace lowtide

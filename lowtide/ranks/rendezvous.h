@@ -6,8 +6,9 @@
 
 namespace lowtide {
 
-// UserError for a place at which ranks cannot meet: a name of rank 0's machine that stands for no address here, or a port that
-// rank 0 would listen at and another process has. c10d tries for minutes, and logs every time.
+// UserError for a place at which ranks cannot meet: a name of rank 0's machine that stands for no address here, a port that
+// rank 0 would listen at and another process has, or one at which nobody listens for as long as this rank has patience. c10d
+// would try, too, and log every time.
 void check_rendezvous(const RankEnvironment& environment);
 
 // The address that a machine's name stands for here, in numbers; as it is where it stands for none.

@@ -6,6 +6,7 @@
 
 #include "lowtide/base/error.h"
 #include "lowtide/io/file.h"
+#include "lowtide/io/lease.h"
 #include "lowtide/recipe/recipe_file.h"
 
 namespace lowtide {
@@ -28,11 +29,19 @@ void check_same(const fs::path& folder, const Study& stored, const Study& asked)
   }
 }
 
-// A study of which no run got going has nothing to lose: the corrected command takes its place.
+bool is_held(const fs::path& lease) {
+  const auto state = lease_state(lease);
+  return state && state->is_alive();
+}
+
+// A study of which no run got going has nothing to lose: the corrected command takes its place. One that still reads its data
+// has a lease.
 bool any_run_has_begun(const fs::path& folder, const Study& study) {
   const std::vector<Member> all = members(study);
-  return std::any_of(all.begin(), all.end(),
-                     [&](const Member& member) { return has_begun(MemberPaths(folder, member).run); });
+  return std::any_of(all.begin(), all.end(), [&](const Member& member) {
+    const MemberPaths paths(folder, member);
+    return has_begun(paths.run) || is_held(paths.run.lease()) || is_held(paths.lease());
+  });
 }
 
 }  // namespace

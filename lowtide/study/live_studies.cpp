@@ -38,7 +38,7 @@ bool is_inside(const fs::path& study, const Member& member) {
   const MemberPaths paths(study, member);
   const std::vector<fs::path> all{paths.run.folder,   paths.run.run(),   paths.run.metrics(),
                                   paths.run.result(), paths.run.lease(), paths.run.checkpoints(),
-                                  paths.failure()};
+                                  paths.lease(),      paths.failure()};
   return std::none_of(all.begin(), all.end(),
                       [](const fs::path& path) { return is_plain(path, fs::file_type::symlink); });
 }

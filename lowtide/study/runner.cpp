@@ -14,6 +14,7 @@
 #include "lowtide/base/cpus.h"
 #include "lowtide/base/error.h"
 #include "lowtide/io/lease.h"
+#include "lowtide/ranks/environment.h"
 #include "lowtide/report/comparison.h"
 #include "lowtide/study/child.h"
 #include "lowtide/study/folder.h"
@@ -332,6 +333,7 @@ class Runner {
 
 RunnerEnd run_members(const std::vector<Member>& members, const fs::path& folder,
                       const RunnerOptions& options) {
+  forget_launcher();  // who starts several members starts runs of their own
   return Runner(members, folder, options).run();
 }
 

@@ -234,12 +234,15 @@ void Entailment::draw_batch() {
   last_ = kept;
 }
 
-// One batch of an epoch may have fewer pairs than there are shards.
+// One batch of an epoch may have fewer pairs than there are shards; repeat_loss() has something to repeat nevertheless.
 StepResult Entailment::compute_step() {
   const auto pairs = static_cast<std::int64_t>(drawn_.size());
   const std::int64_t begin = shards_.begin_of(execution_->shard, pairs),
                      end = shards_.begin_of(execution_->shard + 1, pairs);
-  if (begin == end) return {.share = 0};
+  if (begin == end) {
+    last_ = to_device(host_batch(train_, drawn_));
+    return {.share = 0};
+  }
   if (shards_.total > 1)
     last_ = to_device(host_batch(train_, {drawn_.begin() + begin, drawn_.begin() + end}));
   const MacCounter counter(*execution_, layers_);

@@ -32,6 +32,9 @@ using Clock = std::chrono::steady_clock;
 // nothing to save. Less than the time after which a rank would tell, too, of one that shows no life.
 constexpr std::chrono::seconds kGrace{5};
 constexpr std::chrono::milliseconds kPoll{20};
+// Asks a rank to stop: of this one any number is one request. A rank may have had the signal that this process got by itself, and
+// take a second one as an order to end without saving.
+constexpr int kStop = SIGUSR1;
 
 // Where ranks of one machine meet, while it lives.
 class MeetingPlace {
@@ -90,17 +93,19 @@ class LocalRanks {
     bool passed_on = false;
     while (left() > 0) {
       look();
-      if (StopSignals::received() != 0 && !std::exchange(passed_on, true)) send(StopSignals::received());
-      if (failed_at_ && Clock::now() - *failed_at_ > kGrace) send(SIGKILL);
+      if (StopSignals::received() != 0 && !std::exchange(passed_on, true)) send(kStop);
+      if (Clock::now() > grace_ends_) send(SIGKILL);
       std::this_thread::sleep_for(kPoll);
     }
-    return code_;
+    return passed_on && code_ == 128 + kStop ? 128 + StopSignals::received() : code_;
   }
 
  private:
   std::ptrdiff_t left() const {
     return std::count_if(running_.begin(), running_.end(), [](pid_t pid) { return pid > 0; });
   }
+
+  bool has_failed() const { return grace_ends_ != Clock::time_point::max(); }
 
   void send(int signal) const {
     for (const pid_t pid : running_) {
@@ -121,7 +126,7 @@ class LocalRanks {
       } else {
         code_ = std::max(code_, WEXITSTATUS(status));
       }
-      if (code_ != 0 && !failed_at_) failed_at_ = Clock::now();
+      if (code_ != 0 && !has_failed()) grace_ends_ = Clock::now() + kGrace;
     }
   }
 
@@ -132,10 +137,9 @@ class LocalRanks {
   }
 
   void killed(std::size_t rank, int signal) {
-    if (!failed_at_) {
-      std::fputs(fmt::format("lowtide: rank {} was killed by signal {} ({}); the others stop, and the last "
-                             "checkpoint is whole\n",
-                             rank, signal, sigdescr_np(signal))
+    if (!has_failed()) {
+      std::fputs(fmt::format("lowtide: rank {} was killed by signal {} ({}); the others stop{}\n", rank,
+                             signal, sigdescr_np(signal), environment_.what_is_left(", and "))
                      .c_str(),
                  stderr);
     }
@@ -145,14 +149,14 @@ class LocalRanks {
   const RankEnvironment& environment_;
   std::vector<pid_t> running_;
   int code_ = 0;
-  std::optional<Clock::time_point> failed_at_;
+  Clock::time_point grace_ends_ = Clock::time_point::max();  // sooner, once one has failed
 };
 
 }  // namespace
 
-std::optional<RankEnvironment> start_local_ranks(int count, int& code) {
+std::optional<RankEnvironment> start_local_ranks(int count, int& code, bool saves) {
   const MeetingPlace place;
-  RankEnvironment environment{.size = count, .folder = place.folder().string()};
+  RankEnvironment environment{.size = count, .folder = place.folder().string(), .saves = saves};
   LocalRanks ranks(environment);
   if (ranks.start(count, environment.rank)) {
     code = ranks.wait();

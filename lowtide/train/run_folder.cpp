@@ -23,6 +23,13 @@ std::string checkpoint_name(std::int64_t step) {
   return fmt::format("{}{:08}{}", kCheckpointPrefix, step, kCheckpointSuffix);
 }
 
+void expect_not_begun(const RunPaths& paths) {
+  if (!has_begun(paths)) return;
+  throw UserError(fmt::format(
+      "{} holds a run already{}, remove it, or choose another --out", paths.folder.string(),
+      file_exists(paths.run()) ? "; continue it with --resume" : ", which lacks its run.json: mend that"));
+}
+
 }  // namespace
 
 void make_folders(const fs::path& folder) {
@@ -87,13 +94,10 @@ RunFolder::RunFolder(const RunPaths& paths, std::optional<Lease> lease)
 
 RunFolder RunFolder::create(const fs::path& folder, const Json& run, std::optional<Lease> lease) {
   const RunPaths paths{folder};
-  if (has_begun(paths)) {
-    throw UserError(fmt::format(
-        "{} holds a run already{}, remove it, or choose another --out", folder.string(),
-        file_exists(paths.run()) ? "; continue it with --resume" : ", which lacks its run.json: mend that"));
-  }
+  expect_not_begun(paths);
   make_folders(paths.checkpoints());
   RunFolder result(paths, std::move(lease));
+  expect_not_begun(paths);  // by the one that had the lease before
   write_atomically(paths.run(), run.dump(2) + "\n");
   result.metrics_.emplace(paths.metrics());
   result.events_ = std::make_unique<EventWriter>(folder);

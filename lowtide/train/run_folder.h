@@ -91,6 +91,7 @@ class RunFolder {
   void log(const EvaluationLine& line) { append(to_json(line), split_name(line.split)); }
   void log(const LayersLine& line) { append(to_json(line), kLayersSplit); }
   void log(const ProbeLine& line) { append(to_json(line), kProbeSplit); }
+  void log_layers(const Json& line) { append(line, kLayersSplit); }  // a LayersLine that another rank wrote
 
   void write_result(const RunResult& result);
   void keep_last_checkpoints(int count) const;

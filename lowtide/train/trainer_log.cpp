@@ -66,17 +66,20 @@ void Trainer::log_metrics() {
   last_log_ = now;
 }
 
-// Of the batch; of the last shard that the first rank computed, where it has several.
+// Of the batch; of its last shard, where it has several: the last rank has that, however many there are.
 void Trainer::log_layers() {
-  if (!writes()) return;
   stop_if_not_finite();
   const Clock::time_point before = Clock::now();
-  LayersLine line{.step = step_, .layers = layer_statistics(*task_, rate_.at(step_ - 1))};
-  const Clock::time_point after = Clock::now();
-  line.took = seconds_between(before, after);
-  line.seconds = seconds();
-  run_folder_->log(line);
-  leave_out_of_speed(after - before);
+  std::string figures;
+  if (ranks_->rank() == ranks_->size() - 1) {
+    LayersLine line{.step = step_, .layers = layer_statistics(*task_, rate_.at(step_ - 1))};
+    line.took = seconds_between(before, Clock::now());
+    line.seconds = seconds();
+    figures = to_json(line).dump();
+  }
+  figures = ranks_->gather(figures).back();
+  if (writes()) run_folder_->log_layers(Json::parse(figures));
+  leave_out_of_speed(Clock::now() - before);
 }
 
 // What a closed loop took to decide.

@@ -44,7 +44,7 @@ TEST_F(Program, EverySignalThatAsksToStopSavesFirst) {
     runs.push_back(std::move(run));
   }
   for (const Stopped& run : runs) {
-    wait_for_metrics(RunPaths{run.out});
+    wait_for_metrics({run.out}, *run.process);
     run.process->send(run.signal);
     if (run.signal != SIGINT) run.process->send(run.signal);  // the terminal's and the shell's; one a second
   }
@@ -59,7 +59,7 @@ TEST_F(Program, EverySignalThatAsksToStopSavesFirst) {
 TEST_F(Program, NohupKeepsARunGoing) {
   const fs::path out = folder_ / "run";
   Process process(folder_.path(), train_arguments(out, {"--steps", "60"}), [] { signal(SIGHUP, SIG_IGN); });
-  wait_for_metrics(RunPaths{out});
+  wait_for_metrics({out}, process);
   process.send(SIGHUP);
   const Finished finished = process.wait();
   EXPECT_EQ(finished.code, 0) << finished.error;

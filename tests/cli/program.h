@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -37,6 +39,7 @@ class Process {
     pid_ = fork();
     if (pid_ < 0) throw std::runtime_error("fork failed");  // kill(-1) would reach every process of the user
     if (pid_ != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // it does not outlive a test that is killed
     if (freopen(out_.c_str(), "w", stdout) == nullptr || freopen(error_.c_str(), "w", stderr) == nullptr)
       _exit(99);
     prepare();
@@ -51,15 +54,25 @@ class Process {
   void send(int number) const { kill(pid_, number); }
 
   Finished wait() {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    return {code, file_bytes(out_), file_bytes(error_)};
+    look(0);
+    return {*code_, file_bytes(out_), file_bytes(error_)};
+  }
+
+  bool has_ended() {
+    look(WNOHANG);
+    return code_.has_value();
   }
 
  private:
+  void look(int options) {
+    int status = 0;
+    if (!code_ && waitpid(pid_, &status, options) == pid_)
+      code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
   std::filesystem::path out_, error_;
   pid_t pid_;
+  std::optional<int> code_;
 };
 
 // A folder with small data and a recipe that trains on it in a second.
@@ -104,10 +117,20 @@ class Program : public testing::Test {
   const std::filesystem::path recipe_ = folder_ / "small.toml";
 };
 
-// Returns when the run has logged a line.
-inline void wait_for_metrics(const RunPaths& run) {
-  while (!std::filesystem::exists(run.metrics()) || std::filesystem::file_size(run.metrics()) == 0)
+// Returns when the run has logged a line; throws where what trains it has ended before.
+inline void wait_for_metrics(const RunPaths& run, const std::function<bool()>& has_ended) {
+  while (!std::filesystem::exists(run.metrics()) || std::filesystem::file_size(run.metrics()) == 0) {
+    if (has_ended()) throw std::runtime_error("it ended before it logged a line");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+inline void wait_for_metrics(const RunPaths& run, Process& process) {
+  wait_for_metrics(run, [&] {
+    const bool ended = process.has_ended();
+    if (ended) ADD_FAILURE() << process.wait().error;
+    return ended;
+  });
 }
 
 }  // namespace lowtide

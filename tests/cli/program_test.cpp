@@ -44,7 +44,7 @@ TEST_F(Program, SigtermSavesFirst) {
   const std::string expected = uninterrupted(400, longer);
   const fs::path out = folder_ / "stopped";
   Process process(folder_.path(), train_arguments(out, longer));
-  wait_for_metrics(RunPaths{out});
+  wait_for_metrics({out}, process);
   process.send(SIGTERM);
   const Finished stopped = process.wait();
   EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.error;

@@ -59,9 +59,60 @@ class RanksProgram : public Program {
     }
   }
   // With both engines.
-  void expect_same_on_several_ranks(const Flags& flags, const std::string& name = "") {
-    expect_same_on_ranks("simulated", {"4"}, flags, name);
+  void expect_same_on_several_ranks(const Flags& flags, const std::string& name = "",
+                                    const std::string& most = "4") {
+    expect_same_on_ranks("simulated", {most}, flags, name);
     expect_same_on_ranks("integer", {"2"}, flags, name);
+  }
+
+  // A run that was made on four ranks goes on, as if killed after a checkpoint, on any number of them.
+  void expect_to_go_on(Flags flags) {
+    flags.insert(flags.end(), {"--checkpoint-every", "3", "--keep-checkpoints", "9"});
+    const std::string whole = trained(flags, "whole", {});
+    const RunPaths run{folder_ / "changed"};
+    EXPECT_EQ(trained(flags, "changed", {"--ranks", "4"}), whole);
+    const auto resume_after = [&](std::int64_t step, const char* ranks) {
+      fs::remove(run.result());
+      for (const std::int64_t later : checkpoint_steps(run)) {
+        if (later > step) fs::remove(run.checkpoint(later));
+      }
+      const Finished resumed = this->run({"train", "--resume", run.folder.string(), "--ranks", ranks});
+      EXPECT_EQ(resumed.code, 0) << resumed.error;
+      EXPECT_EQ(bytes_of(run), whole) << ranks;
+    };
+    resume_after(6, "2");
+    resume_after(3, "1");
+    resume_after(6, "4");
+  }
+
+  Flags language(const std::string& model, const std::string& steps) const {
+    return {"train",
+            "--data",
+            "ptb",
+            "--data-dir",
+            (folder_ / "text").string(),
+            "--model",
+            model,
+            "--hidden",
+            "8",
+            "--heads",
+            "2",
+            "--steps",
+            steps,
+            "--batch",
+            "4",
+            "--length",
+            "6",
+            "--dropout",
+            "0.2",
+            "--lr",
+            "0.5",
+            "--cycles",
+            "2",
+            "--shards",
+            "4",
+            "--eval-every",
+            "3"};
   }
 
   // A process as torchrun would start it.
@@ -74,8 +125,8 @@ class RanksProgram : public Program {
     };
   }
 
-  // Ports of this process's own: several tests run at once.
-  static int some_port(int offset) { return 33000 + (getpid() * 16 + offset) % 20000; }
+  // Ports of this process's own: several tests run at once. Below those that Linux gives to connections.
+  static int some_port(int offset) { return 20000 + (getpid() * 16 + offset) % 12000; }
 
   static int port_of(const FileDescriptor& server) {
     sockaddr_in address{};
@@ -97,7 +148,8 @@ class RanksProgram : public Program {
 };
 
 TEST_F(RanksProgram, ImagesHaveTheSameBytesOnAnyNumberOfRanks) {
-  for (const char* engine : {"simulated", "integer"}) expect_same_on_ranks(engine, {"2", "4"}, images());
+  for (const char* engine : {"simulated", "integer"})
+    expect_same_on_ranks(engine, {"2", "4"}, images({"--layer-stats", "3"}));
 }
 
 TEST_F(RanksProgram, AClosedLoopDecidesTheSameOnAnyNumberOfRanks) {
@@ -132,36 +184,8 @@ TEST_F(RanksProgram, ShardsThatAreNoPowerOfTwoToo) {
 
 TEST_F(RanksProgram, LanguageCarriesItsStateInTheBatchsOrder) {
   write_text(folder_ / "text");
-  for (const std::string model : {"lstm", "transformer"}) {
-    expect_same_on_several_ranks({"train",
-                                  "--data",
-                                  "ptb",
-                                  "--data-dir",
-                                  (folder_ / "text").string(),
-                                  "--model",
-                                  model,
-                                  "--hidden",
-                                  "8",
-                                  "--heads",
-                                  "2",
-                                  "--steps",
-                                  "8",
-                                  "--batch",
-                                  "4",
-                                  "--length",
-                                  "6",
-                                  "--dropout",
-                                  "0.2",
-                                  "--lr",
-                                  "0.5",
-                                  "--cycles",
-                                  "2",
-                                  "--shards",
-                                  "4",
-                                  "--eval-every",
-                                  "3"},
-                                 model);
-  }
+  for (const std::string model : {"lstm", "transformer"})
+    expect_same_on_several_ranks(language(model, "8"), model);
 }
 
 TEST_F(RanksProgram, EntailmentWithBatchesSmallerThanTheShards) {
@@ -196,7 +220,9 @@ TEST_F(RanksProgram, EntailmentWithBatchesSmallerThanTheShards) {
                                 "--cycles",
                                 "2",
                                 "--shards",
-                                "4"});
+                                "4",
+                                "--layer-stats",
+                                "3"});
 }
 
 TEST_F(RanksProgram, DetectionOfObjects) {
@@ -207,7 +233,7 @@ TEST_F(RanksProgram, DetectionOfObjects) {
       "train:4", "--resize", "40",         "--max-size", "64",      "--flip",      "--model",  "retinanet18",
       "--bits",  "5:8",      "--cycles",   "2",          "--steps", "2",           "--batch",  "2",
       "--lr",    "0.001",    "--momentum", "0",          "--clip",  "0.1",         "--shards", "2"};
-  expect_same_on_ranks("integer", {"2"}, flags);
+  expect_same_on_several_ranks(flags, "", "2");
 }
 
 TEST_F(RanksProgram, NodesWithNeighboursThatAreDrawn) {
@@ -245,36 +271,18 @@ TEST_F(RanksProgram, NodesWithNeighboursThatAreDrawn) {
 
 TEST_F(RanksProgram, OneShardHasTheBytesOfARunThatKnowsOfNone) {
   const RunPaths run{folder_ / "one"};
-  trained({"train", "--recipe", recipe_.string(), "--steps", "6"}, "one", {"--shards", "1"});
-  const std::string bytes = file_bytes(run.checkpoint(6));
-  EXPECT_EQ(bytes.find("shards"), std::string::npos);
-  EXPECT_NE(trained({"train", "--recipe", recipe_.string(), "--steps", "6"}, "two", {"--shards", "2"}),
-            bytes_of(run));
+  const Flags flags{"train", "--recipe", recipe_.string(), "--steps", "6"};
+  EXPECT_EQ(trained(flags, "one", {"--shards", "1"}), trained(flags, "none", {}));
+  EXPECT_EQ(file_bytes(run.checkpoint(6)).find("shards"), std::string::npos);
+  EXPECT_NE(trained(flags, "two", {"--shards", "2"}), bytes_of(run));
 }
 
-TEST_F(RanksProgram, GoesOnWithAnotherNumberOfRanks) {
-  const Flags flags = images({"--checkpoint-every", "3", "--keep-checkpoints", "9", "--engine", "simulated"});
-  const std::string whole = trained(flags, "whole", {});
-  // As if each had been killed after a checkpoint.
-  const auto cut_after = [&](const RunPaths& run, std::int64_t step) {
-    fs::remove(run.result());
-    for (const std::int64_t later : checkpoint_steps(run)) {
-      if (later > step) fs::remove(run.checkpoint(later));
-    }
-  };
-  const RunPaths run{folder_ / "changed"};
-  EXPECT_EQ(trained(flags, "changed", {"--ranks", "4"}), whole);
-  cut_after(run, 6);
-  const auto resume = [&](const char* ranks) {
-    const Finished resumed = this->run({"train", "--resume", run.folder.string(), "--ranks", ranks});
-    EXPECT_EQ(resumed.code, 0) << resumed.error;
-    EXPECT_EQ(bytes_of(run), whole) << ranks;
-  };
-  resume("2");
-  cut_after(run, 3);
-  resume("1");
-  cut_after(run, 6);
-  resume("4");
+TEST_F(RanksProgram, GoesOnWithAnotherNumberOfRanks) { expect_to_go_on(images({"--engine", "simulated"})); }
+
+// The state of an LSTM too, of which every rank has a part.
+TEST_F(RanksProgram, SoDoesAnLstm) {
+  write_text(folder_ / "text");
+  expect_to_go_on(language("lstm", "9"));
 }
 
 TEST_F(RanksProgram, TheUsualVariablesStartARank) {
@@ -354,6 +362,7 @@ TEST_F(RanksProgram, AStoreThatGoesAwayIsNamed) {
   const FileDescriptor server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(listen(server.number(), 1), 0);
   std::jthread store([&] {
+    accept4(server.number(), nullptr, nullptr, SOCK_CLOEXEC);  // by which the rank sees that somebody listens
     const FileDescriptor rank(accept(server.number(), nullptr, nullptr));
     const timeval quiet{.tv_sec = 1, .tv_usec = 0};
     setsockopt(rank.number(), SOL_SOCKET, SO_RCVTIMEO, &quiet, sizeof(quiet));
@@ -401,6 +410,31 @@ TEST_F(RanksProgram, WhatOneRankCannotDoIsToldOnce) {
     told += finished.error;
   }
   EXPECT_EQ(told, "lowtide: rank 0: ranks is 4, but 2 were started; leave it out, or start as many\n");
+}
+
+// One that was started otherwise than the others: they end with it, whatever it is that it cannot do.
+TEST_F(RanksProgram, WhatOneRankFindsWrongBeforeItTrainsEndsAll) {
+  const Flags right = images({"--out", (folder_ / "run").string()});
+  const std::pair<Flags, std::string> wrong[]{{{"--no-such-flag"}, "unknown option '--no-such-flag'"},
+                                              {{"--threads", "5000"}, "threads is 5000; expected"},
+                                              {{"--schedule", "none"}, "schedule 'none'"}};
+  int port = some_port(10);
+  fs::create_directories(folder_ / "rank1");
+  for (const auto& [flags, message] : wrong) {
+    Flags all = right;
+    all.insert(all.end(), flags.begin(), flags.end());
+    const auto before = std::chrono::steady_clock::now();
+    Process second(folder_ / "rank1", all, as_rank(1, 2, port));
+    const Finished first = run(right, as_rank(0, 2, port)), told = second.wait();
+    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(30));
+    EXPECT_EQ(first.code, 1);
+    EXPECT_EQ(first.error, "");
+    EXPECT_EQ(told.code, 2);
+    EXPECT_TRUE(told.error.starts_with("lowtide: rank 1: ")) << told.error;
+    EXPECT_NE(told.error.find(message), std::string::npos) << told.error;
+    EXPECT_EQ(std::count(told.error.begin(), told.error.end(), '\n'), 1) << told.error;
+    ++port;
+  }
 }
 
 TEST_F(RanksProgram, ARunThatAnotherProcessHasIsNoMistake) {
@@ -474,7 +508,7 @@ class LongRun : public RanksProgram {
 
 TEST_F(LongRun, OfWhichARankIsKilledEndsWithinSeconds) {
   Process process(folder_.path(), flags("100000", {"--ranks", "4", "--out", out_.string()}));
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, process);
   const std::vector<pid_t> ranks = children_of(process.pid());
   ASSERT_EQ(ranks.size(), 4u);
   const auto before = std::chrono::steady_clock::now();
@@ -491,7 +525,7 @@ TEST_F(LongRun, OfWhichARankIsKilledEndsWithinSeconds) {
 
 TEST_F(LongRun, OfRanksStartedElsewhereNamesTheOneThatIsGone) {
   std::vector<Process> ranks = started_ranks(flags("100000", {"--out", out_.string()}), some_port(3), 2);
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, ranks[0]);
   ranks[1].send(SIGKILL);
   EXPECT_EQ(ranks[1].wait().code, 128 + SIGKILL);
   const Finished first = ranks[0].wait();
@@ -503,7 +537,7 @@ TEST_F(LongRun, OfRanksStartedElsewhereNamesTheOneThatIsGone) {
 // Its connections stay open: only its silence tells.
 TEST_F(LongRun, OfWhichARankIsStoppedEndsWithinSeconds) {
   Process process(folder_.path(), flags("100000", {"--ranks", "2", "--out", out_.string()}));
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, process);
   kill(children_of(process.pid()).at(1), SIGSTOP);
   const Finished finished = process.wait();
   EXPECT_EQ(finished.code, 1);
@@ -517,7 +551,7 @@ TEST_F(LongRun, OfWhichARankIsStoppedEndsWithinSeconds) {
 
 TEST_F(LongRun, OfRanksStartedElsewhereTellsOfAFirstOneThatIsStopped) {
   std::vector<Process> ranks = started_ranks(flags("100000", {"--out", out_.string()}), some_port(5), 4);
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, ranks[0]);
   ranks[0].send(SIGSTOP);
   std::string told;
   for (const std::size_t rank : {1, 2, 3}) {
@@ -536,7 +570,7 @@ TEST_F(LongRun, OfRanksStartedElsewhereTellsOfAFirstOneThatIsStopped) {
 TEST_F(LongRun, StopsAtOneStepWhenAnyRankIsAskedTo) {
   constexpr const char* kSteps = "80";
   Process process(folder_.path(), flags(kSteps, {"--ranks", "2", "--out", out_.string()}));
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, process);
   kill(children_of(process.pid()).at(1), SIGTERM);
   const Finished stopped = process.wait();
   ASSERT_EQ(stopped.code, 128 + SIGTERM) << stopped.error;
@@ -550,8 +584,37 @@ TEST_F(LongRun, StopsAtOneStepWhenAnyRankIsAskedTo) {
 
 TEST_F(LongRun, StopsWhenTheOneThatStartedItIsAskedTo) {
   Process process(folder_.path(), flags("100000", {"--ranks", "2", "--out", out_.string()}));
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, process);
   process.send(SIGTERM);
+  const Finished stopped = process.wait();
+  EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.error;
+  EXPECT_NE(stopped.out.find("stopped at step"), std::string::npos) << stopped.out;
+}
+
+TEST_F(LongRun, StopsWhenAnyOfSeveralThatWereLaunchedIsAskedTo) {
+  std::vector<Process> ranks = started_ranks(flags("100000", {"--out", out_.string()}), some_port(13), 2);
+  wait_for_metrics({out_}, ranks[0]);
+  ranks[1].send(SIGTERM);
+  for (Process& rank : ranks) {
+    const Finished stopped = rank.wait();
+    EXPECT_EQ(stopped.code, 128 + SIGTERM);
+    EXPECT_EQ(stopped.error, "");
+  }
+  const std::string line = fmt::format("stopped at step {}", checkpoint_steps({out_}).back());
+  EXPECT_NE(file_bytes(folder_ / "rank0/stdout").find(line), std::string::npos) << line;
+}
+
+// As a scheduler asks: every process by itself, and who started the ranks passes it on while they are in their step.
+TEST_F(LongRun, SavesThoughItIsAskedTwice) {
+  Process process(folder_.path(), flags("100000", {"--ranks", "2", "--out", out_.string()}));
+  wait_for_metrics({out_}, process);
+  const std::vector<pid_t> ranks = children_of(process.pid());
+  kill(ranks.at(1), SIGSTOP);  // the step of rank 0 takes as long
+  kill(ranks.at(0), SIGTERM);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  process.send(SIGTERM);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  kill(ranks.at(1), SIGCONT);
   const Finished stopped = process.wait();
   EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.error;
   EXPECT_NE(stopped.out.find("stopped at step"), std::string::npos) << stopped.out;
@@ -598,9 +661,7 @@ TEST_F(RanksBench, TellsOfARankThatIsKilledOnce) {
   kill(children_of(process.pid())[1], SIGKILL);
   const Finished finished = process.wait();
   EXPECT_EQ(finished.code, 1);
-  EXPECT_EQ(
-      finished.error,
-      "lowtide: rank 1 was killed by signal 9 (Killed); the others stop, and the last checkpoint is whole\n");
+  EXPECT_EQ(finished.error, "lowtide: rank 1 was killed by signal 9 (Killed); the others stop\n");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <future>
 #include <optional>
@@ -59,6 +60,10 @@ class RanksOnSlurm : public Program {
     for (const std::string& line : lines) EXPECT_NE(line.find(message), std::string::npos) << line;
   }
 
+  static bool is_ready(const std::future<CommandEnd>& command) {
+    return command.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+
   std::optional<SlurmCluster> cluster_;
   const fs::path out_ = folder_ / "run";
 };
@@ -66,7 +71,7 @@ class RanksOnSlurm : public Program {
 TEST_F(RanksOnSlurm, SavedOnSigtermAndResumedTheyHaveTheBytesOfOneProcess) {
   constexpr const char* kSteps = "200";
   auto first = std::async(std::launch::async, [&] { return srun(train(kSteps)); });
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, [&] { return is_ready(first); });
   output_of("scancel --signal=TERM 1");
   const CommandEnd stopped = first.get();
   EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.error;
@@ -80,7 +85,7 @@ TEST_F(RanksOnSlurm, SavedOnSigtermAndResumedTheyHaveTheBytesOfOneProcess) {
 
 TEST_F(RanksOnSlurm, ANodeThatGoesDownIsTold) {
   auto run = std::async(std::launch::async, [&] { return srun(train("100000")); });
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, [&] { return is_ready(run); });
   cluster_->kill_node("n2");
   const CommandEnd end = run.get();
   EXPECT_NE(end.code, 0);

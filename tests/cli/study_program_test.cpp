@@ -9,6 +9,7 @@
 #include "lowtide/study/child.h"
 #include "lowtide/train/run_folder.h"
 #include "tests/io/scratch.h"
+#include "tests/study/fake_slurm.h"
 #include "tests/study/fake_trainer.h"
 #include "tests/train/small_run.h"
 
@@ -238,6 +239,30 @@ TEST_F(StudyProgram, MembersOneByOneGiveTheBytesOfTheWholeStudy) {
   expect_mistake({"study", "member", (folder_ / "data").string(), "0"}, "no study.toml");
 }
 
+// What a launcher of several processes says is for ranks of one run, which members are not.
+TEST_F(StudyProgram, AMemberIsNoRankOfWhatStartedIt) {
+  const std::vector<std::string> variables[]{{"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1"},
+                                             {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2",
+                                              "OMPI_COMM_WORLD_LOCAL_RANK=1", "OMPI_COMM_WORLD_LOCAL_SIZE=2"},
+                                             {"SLURM_STEP_NUM_TASKS=4", "SLURM_PROCID=1", "SLURM_JOB_ID=7"},
+                                             {"PMI_RANK=1", "PMI_SIZE=2"},
+                                             {"PMIX_RANK=1"}};
+  const auto member_of = [&](const std::string& out, std::vector<std::string> words) {
+    EXPECT_EQ(run(suite(out, {"--seeds", "1", "--submit", "none"})).code, 0);
+    words.insert(words.end(), {LOWTIDE_PROGRAM, "study", "member", (folder_ / out).string(), "0"});
+    const fs::path log = folder_ / (out + ".log");
+    Child child("/usr/bin/env", words, log);
+    const Finished finished = wait_for(child, log);
+    EXPECT_EQ(finished.code, 0) << out << ": " << finished.text;
+    const RunPaths paths{folder_ / out / "CR-seed1"};
+    const std::vector<std::int64_t> steps = checkpoint_steps(paths);
+    return steps.empty() ? out + " has none" : file_bytes(paths.checkpoint(steps.back()));
+  };
+  const std::string bytes = member_of("alone", {});
+  for (const std::vector<std::string>& launcher : variables)
+    EXPECT_EQ(member_of("by " + launcher[0], launcher), bytes) << launcher[0];
+}
+
 TEST_F(StudyProgram, CriticalPeriods) {
   const std::string out = (folder_ / "c").string();
   const Finished study = run({"study", "critical", "--recipe", recipe_.string(), "--out", out, "--deficits",
@@ -337,6 +362,36 @@ TEST_F(StudyProgram, RangeTestWritesARecipe) {
   EXPECT_EQ(config.code, 0) << config.text;
   const std::size_t at = test.text.find("q_min = ") + 8;
   EXPECT_TRUE(contains(config.text, "bits = \"" + test.text.substr(at, 1) + ":4\"", "steps = 40"));
+}
+
+// What is submitted are runs like those of this machine, which tell the same in the end.
+TEST_F(StudyProgram, CriticalPeriodsAndRangeTestsAreSubmitted) {
+  const FakeSlurm slurm;
+  slurm.have("sbatch", "echo 7");
+  slurm.have("squeue", "echo '{\"jobs\":[]}'");
+  const std::string out = (folder_ / "c").string(), tested = (folder_ / "r").string();
+  std::vector<std::string> critical{"study",   "critical", "--recipe",   recipe_.string(),
+                                    "--out",   out,        "--steps",    "20",
+                                    "--seeds", "1",        "--deficits", "0,10"};
+  std::vector<std::string> test{
+      "range-test", "--recipe", recipe_.string(), "--bits", "3:4",   "--test-steps", "60",
+      "--window",   "10",       "--threshold",    "0.001",  "--out", tested};
+  const auto submitted = [&](std::vector<std::string> command, const std::string& folder, int members) {
+    command.insert(command.end(), {"--submit", "slurm"});
+    EXPECT_TRUE(contains(run(command).text, "submitted " + std::to_string(members) + " runs as job 7;"));
+    EXPECT_TRUE(contains(read_text_file(fs::path(folder) / "slurm.sh"),
+                         "#SBATCH --array=0-" + std::to_string(members - 1) + "\n",
+                         "study member " + folder));
+    for (int index = 0; index < members; ++index) {
+      const Finished member = run({"study", "member", folder, std::to_string(index)});
+      EXPECT_EQ(member.code, 0) << member.text;
+    }
+    EXPECT_TRUE(contains(run(command).text, "every run is done, trained now or queued"));
+  };
+  submitted(critical, out, 2);
+  EXPECT_EQ(read_run_file(RunPaths{folder_ / "c/deficit-10-seed1"}.result()).at("steps"), 30);
+  submitted(test, tested, 3);
+  EXPECT_TRUE(contains(run(test).text, "2 bits", "3 bits", "4 bits", "q_min = "));
 }
 
 TEST_F(StudyProgram, AdviceMeetsTheBudgetAsCostCountsIt) {

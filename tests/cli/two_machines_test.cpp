@@ -90,7 +90,7 @@ TEST_F(TwoMachines, TrainTheBytesOfOne) {
 TEST_F(TwoMachines, EndWhenTheCableIsCut) {
   std::vector<Process> ranks = started(train_arguments(
       out_, {"--steps", "100000", "--shards", "4", "--log-every", "5", "--checkpoint-every", "5"}));
-  wait_for_metrics({out_});
+  wait_for_metrics({out_}, ranks[0]);
   ip({"-n", space("a"), "link", "set", cable("a"), "down"});
   std::vector<std::string> told;
   for (Process& rank : ranks) {

@@ -2,13 +2,19 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <fstream>
 #include <thread>
 
@@ -255,6 +261,42 @@ TEST_F(Leases, ALinkToNowhereIsTold) {
   fs::create_symlink(scratch_ / "nowhere", path_);
   EXPECT_TRUE(
       contains(user_error([&] { const Lease lease(path_); }), "run.lease is a symbolic link", "remove it"));
+}
+
+// From now on link() fails in this process, as on a file system without links. False where the kernel does not let it.
+bool forbid_links() {
+#ifdef __NR_link
+  constexpr unsigned kLink = __NR_link;
+#else
+  constexpr unsigned kLink = __NR_linkat;
+#endif
+  std::array<sock_filter, 5> filter{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                                     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kLink, 2, 0),
+                                     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_linkat, 1, 0),
+                                     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+                                     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)}};
+  const sock_fprog program{.len = filter.size(), .filter = filter.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_F(Leases, WithoutLinksTheyAreMadeAnew) {
+  const fs::path notes = scratch_ / "notes";
+  in_another_process([&] {
+    std::ofstream note(notes);
+    if (!forbid_links()) return;
+    {
+      const Lease first(path_, quick());
+      note << (holder().pid == getpid() ? "its own, " : "another's, ");
+      note << user_error([&] { const Lease second(path_, quick()); }) << ", ";
+      first.expect_held();
+    }
+    note << (fs::exists(path_) ? "left" : "removed");
+    note.close();
+  });
+  const std::string noted = read_text_file(notes);
+  if (noted.empty()) GTEST_SKIP() << "the kernel has no filter of system calls for this process";
+  EXPECT_TRUE(contains(noted, "its own, ", "another process holds it, process ", ", removed")) << noted;
 }
 
 TEST_F(Leases, OneWhoIsRefusedCanTellItFromAMistake) {

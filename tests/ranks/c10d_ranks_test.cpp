@@ -1,5 +1,6 @@
 #include "lowtide/ranks/c10d_ranks.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <torch/cuda.h>
@@ -125,6 +126,27 @@ TEST_F(RanksApart, ThatAllFailForOneReasonTellItOnce) {
   EXPECT_NE(notes.find("calar type"), notes.npos) << notes;  // what Gloo says
 }
 
+TEST_F(RanksApart, OneThatDoesNotComeIsNamed) {
+  const auto nothing = [](Ranks&) {};
+  const auto impatient = [&](int rank) {
+    RankEnvironment mine = place(rank, 3, 20000 + getpid() % 12000);
+    mine.patience = std::chrono::seconds(3);
+    return mine;
+  };
+  const pid_t last = start(impatient(2), nothing);
+  EXPECT_EQ(note_of(last, 2),
+            fmt::format("rank 2 finds no rank 0 at 127.0.0.1:{} for 3 s; is it started, and are "
+                        "these MASTER_ADDR and MASTER_PORT its own?",
+                        impatient(2).port));
+  const pid_t ranks[]{start(impatient(0), nothing), start(impatient(2), nothing)};
+  const std::string line = fmt::format(
+      "rank 0 waits for rank 1 at 127.0.0.1:{}, which has not come in 3 s; is it started, and has "
+      "it this MASTER_ADDR and MASTER_PORT?",
+      impatient(0).port);
+  EXPECT_EQ(note_of(ranks[0], 0), line);
+  EXPECT_EQ(note_of(ranks[1], 2), "-" + line);
+}
+
 // It is heard all the while.
 TEST_F(RanksApart, OneInALongStepIsNotTakenForTheOneThatIsGone) {
   const int port = 20000 + getpid() % 12000;
@@ -148,6 +170,34 @@ TEST_F(RanksApart, OneInALongStepIsNotTakenForTheOneThatIsGone) {
   note_of(ranks[2], 2);
   if (first.find("this build has no") != first.npos) GTEST_SKIP() << first;
   EXPECT_EQ(first, "+rank 2 is gone: it was killed, or its machine is down; the last checkpoint is whole");
+}
+
+// Two machines of two ranks each: of the one that goes down the other tells.
+TEST_F(RanksApart, WhereTheFirstMachineGoesOneOfTheOtherTells) {
+  const auto place_of = [&](int rank) {
+    RankEnvironment mine = place(rank, 4, 20000 + getpid() % 12000);
+    mine.local_rank = rank % 2;
+    return mine;
+  };
+  const auto meet = [](Ranks& ranks) { ranks.gather(torch::zeros({1})); };
+  const auto meet_and_go = [&](Ranks& ranks) {
+    meet(ranks);
+    std::_Exit(9);
+  };
+  const auto meet_twice = [&](Ranks& ranks) {
+    meet(ranks);
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    meet(ranks);
+  };
+  const pid_t ranks[]{start(place_of(0), meet_and_go), start(place_of(1), meet_and_go),
+                      start(place_of(2), meet_twice), start(place_of(3), meet_twice)};
+  for (const int rank : {0, 1}) note_of(ranks[rank], rank);
+  const std::string told = note_of(ranks[2], 2);
+  if (told.find("this build has no") != told.npos) GTEST_SKIP() << told;
+  const std::string line =
+      "rank 0 is gone: it was killed, or its machine is down; the last checkpoint is whole";
+  EXPECT_EQ(told, "+" + line);
+  EXPECT_EQ(note_of(ranks[3], 3), "-" + line);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, GroupOfOne, testing::Values("cpu", "cuda"),

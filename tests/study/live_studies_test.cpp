@@ -67,11 +67,15 @@ TEST(LiveStudies, ReadOnlyWhatLiesInTheFolder) {
   write_study(folder / "suite");
   std::ofstream(elsewhere / "secret") << "secret";
   fs::create_directories(folder / "suite/CR-seed1");
-  fs::create_symlink(elsewhere / "secret", folder / "suite/CR-seed1/failed.txt");
-  const Json studies = LiveStudies(folder.path()).look();
-  ASSERT_EQ(studies.size(), 1u);
-  EXPECT_TRUE(contains(studies[0].at("problem").get<std::string>(), "symbolic links"));
-  EXPECT_FALSE(studies[0].contains("members"));
+  for (const char* file : {"failed.txt", "member.lease"}) {
+    const fs::path link = folder / "suite/CR-seed1" / file;
+    fs::create_symlink(elsewhere / "secret", link);
+    const Json studies = LiveStudies(folder.path()).look();
+    ASSERT_EQ(studies.size(), 1u);
+    EXPECT_TRUE(contains(studies[0].value("problem", ""), "symbolic links")) << file;
+    EXPECT_FALSE(studies[0].contains("members"));
+    fs::remove(link);
+  }
 }
 
 TEST(LiveStudies, OneThatIsDamagedIsTold) {

@@ -380,6 +380,20 @@ TEST(StudyFolder, OfWhichNoRunHasBegunMayBeCorrected) {
   EXPECT_EQ(read_study(folder / "study").recipe.data.dir, "the right one");
 }
 
+TEST(StudyFolder, OfWhichARunIsAliveMayNot) {
+  const ScratchFolder folder;
+  Study study = small_study();
+  { const StudyFolder taken(folder / "study", study); }
+  const MemberPaths first(folder / "study", members(study).at(0));
+  fs::create_directories(first.run.folder);
+  study.recipe.training.lr = 0.5;
+  for (const fs::path& lease : {first.run.lease(), first.lease()}) {
+    const Lease held(lease);  // it reads its data still
+    EXPECT_TRUE(contains(user_error([&] { StudyFolder(folder / "study", study); }), "lr is ", "but 0.5"));
+  }
+  const StudyFolder taken(folder / "study", study);
+}
+
 TEST(StudyFolder, GrowsBySeedsAndDoesNotShrink) {
   const ScratchFolder folder;
   Study study = small_study();

@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 
 #include "lowtide/io/file.h"
 #include "lowtide/study/command.h"
 #include "lowtide/study/status.h"
 #include "tests/io/scratch.h"
+#include "tests/study/fake_slurm.h"
 
 namespace lowtide {
 namespace {
@@ -114,24 +114,6 @@ TEST(Slurm, JobsAreThoseOfTheFile) {
   std::ofstream(folder / "slurm.jobs") << "seven\n";
   EXPECT_TRUE(contains(user_error([&] { slurm_jobs(folder.path()); }), "slurm.jobs", "damaged"));
 }
-
-// Stand-ins for SLURM's programs, before all others while one of these lives.
-class FakeSlurm {
- public:
-  FakeSlurm() { setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1); }
-  ~FakeSlurm() { setenv("PATH", path_.c_str(), 1); }
-  FakeSlurm(const FakeSlurm&) = delete;
-  FakeSlurm& operator=(const FakeSlurm&) = delete;
-
-  void have(const std::string& program, const std::string& script) const {
-    std::ofstream(folder_ / program) << "#!/bin/sh\n" << script << "\n";
-    fs::permissions(folder_ / program, fs::perms::owner_all);
-  }
-
- private:
-  const ScratchFolder folder_;
-  const std::string path_ = getenv("PATH");
-};
 
 TEST(Slurm, NothingIsSubmittedTwiceWhereTheQueueIsNotKnown) {
   const FakeSlurm slurm;

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <fstream>
 #include <map>
+#include <thread>
 
 #include "tests/io/event_decoder.h"
 #include "tests/io/scratch.h"
@@ -79,6 +82,21 @@ TEST_F(RunFolders, CreateRefusesAFolderThatHoldsARun) {
   const std::string message = user_error([&] { RunFolder::create(paths_.folder, kRun); });
   EXPECT_TRUE(contains(message, paths_.folder.string(), "holds a run already", "--resume", "--out"));
   EXPECT_EQ(logged_steps().size(), 5) << "the run that is there stays";
+}
+
+// While this one waits for the lease, who has it begins the run.
+TEST_F(RunFolders, CreateLooksAgainWhenItHasTheLease) {
+  fs::create_directories(paths_.folder);
+  std::ofstream(paths_.lease()) << to_text(
+      {.boot = "another", .pid_namespace = "pid:[1]", .pid = 7, .host = "node7"});
+  const std::jthread holder([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::ofstream(paths_.metrics()) << to_json(line(1, 0.5)).dump() << "\n";
+    fs::remove(paths_.lease());
+  });
+  EXPECT_TRUE(contains(user_error([&] { RunFolder::create(paths_.folder, kRun); }), "holds a run already"));
+  EXPECT_EQ(logged_steps(), std::vector<std::int64_t>{1});
+  EXPECT_FALSE(fs::exists(paths_.lease()));
 }
 
 TEST_F(RunFolders, CreateTakesThePlaceOfAStartThatFailed) {

@@ -8,6 +8,7 @@ target_sources(torch_tests PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/layer_statistics_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/optimizer_cuda_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/optimizer_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/sharded_step_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/squares_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/step_graph_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/resume_test.cpp
