@@ -82,7 +82,7 @@ test("ways to spend a budget are told apart and compared with constant bits, see
     "0.63 CR 3:8 n=8 grad=8",
     "0.63 constant",
     "0.63 shorter",
-    "1 static 8 steps=800",
+    "1 static 8 plateau-every=100 steps=800",
   ]);
   const accuracy = new Map(
     parseCsv((await download(page, "Save Runs as CSV")).text).map(({ run, test }) => [run, Number(test)]),
