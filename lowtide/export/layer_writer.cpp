@@ -163,19 +163,21 @@ Value LayerWriter::conv(const ConvLayer& layer, const Value& x) {
   return y;
 }
 
-Value LayerWriter::matrix(const at::Tensor& weight, int bits) {
-  if (form_ == ExportForm::kExact || is_float_bits(bits))
-    return exact_weight(weight, bits, /*transposed=*/true);
-  const SymmetricWeight w = symmetric(evaluated(weight, bits), {}, 1);
-  return scaled_codes(w.code.t(), w.scale, 1);
+// Weights transposed, inputs × outputs.
+Value LayerWriter::float_product(const LinearLayer& layer, const Value& x) {
+  const auto matrix = [&] {
+    if (form_ == ExportForm::kExact || is_float_bits(layer.bits))
+      return exact_weight(layer.weight, layer.bits, /*transposed=*/true);
+    const SymmetricWeight w = symmetric(evaluated(layer.weight, layer.bits), {}, 1);
+    return scaled_codes(w.code.t(), w.scale, 1);
+  };
+  return graph_.node("MatMul", {activation(x, layer.input, layer.bits), matrix()});
 }
 
 Value LayerWriter::linear(const LinearLayer& layer, const Value& x) {
   expect_codes(layer.bits);
-  const Value y =
-      form_ == ExportForm::kExact && layer.sums_integers()
-          ? integer_product(layer, x)
-          : graph_.node("MatMul", {activation(x, layer.input, layer.bits), matrix(layer.weight, layer.bits)});
+  const bool sums = form_ == ExportForm::kExact && layer.sums_integers();
+  Value y = sums ? integer_product(layer, x) : float_product(layer, x);
   if (!layer.bias.defined()) return y;
   const Range range = measure_range(layer.bias.detach(), RangeGroup::kTensor);
   const at::Tensor bias = decode(encode(layer.bias.detach(), range, layer.bits));

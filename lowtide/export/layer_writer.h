@@ -73,9 +73,9 @@ class LayerWriter {
   Value rounded(const Value& x, const Value& min, const Value& scale, int bits);
   Value zero_point_codes(const Value& x, const Range& range, int bits);
   Value activation(const Value& x, const Range& range, int bits);
-  Value matrix(const at::Tensor& weight, int bits);  // transposed: inputs × outputs
   Value folded_conv(const ConvLayer& layer, const Value& x);
   Value convolved(const ConvLayer& layer, const Value& x);
+  Value float_product(const LinearLayer& layer, const Value& x);
 
   // Sums of bytes, in integer_products.cpp.
   Value codes(const Value& x, const Range& range, int bits);
