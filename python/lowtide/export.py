@@ -42,7 +42,7 @@ def export_onnx(model: nn.Module, example: Union[Tensor, Sequence[Tensor]], path
 
     ``form``: ``"exact"`` computes what the model computes in evaluation mode; ``"qdq"`` has integer zero points, as runtimes
     have integer kernels for, and is another network: measure it on your data with what this returns. Batch normalisation
-    behind a convolution is folded into it.
+    behind a convolution is folded into it in ``"qdq"`` and in fp32.
 
     ``example`` is one input, or all of them. Inputs are named as in ``forward``. ``dynamic_axes`` are the dimensions that are
     left open, each with a name, as ``{"words": {0: "length", 1: "items"}}``, or without, as ``{"words": [0, 1]}``; those of
