@@ -160,7 +160,7 @@ TEST_F(StudyProgram, ABudgetStudyOfALoopAndItsBits) {
   const Finished ruled = run(asked);
   ASSERT_EQ(ruled.code, 0) << ruled.text;
   EXPECT_TRUE(
-      contains(ruled.text, "left out: waterfill: waterfill chooses bits for layers that have weights"));
+      contains(ruled.text, "left out: waterfill: ", "waterfill chooses bits for layers that have weights"));
   EXPECT_FALSE(contains(run(asked).text, "starts")) << "and the same command goes on";
 }
 
