@@ -85,8 +85,8 @@ struct Change {
 
 // Of each number of bits the last steps that can be raised, and the last that can be lowered: raising 3 bits costs other
 // than raising 7, and many differences make a coin of 1.
-std::vector<std::vector<Change>> possible_changes(const Spending& spending, const Diffused& diffused,
-                                                  int of_each) {
+std::vector<std::vector<Change>> possible_changes(const Spending& spending, const Diffused& diffused) {
+  constexpr int kOfEach = 8;
   std::vector<std::vector<Change>> result;
   std::array<std::array<int, kMostBits + 1>, 2> found{};
   for (std::size_t i = diffused.bits.size(); i-- > 0;) {
@@ -96,7 +96,7 @@ std::vector<std::vector<Change>> possible_changes(const Spending& spending, cons
       const int bits = current + by;
       if (bits < diffused.range.low || bits > diffused.range.high) continue;
       int& count = found[by > 0 ? 1 : 0][static_cast<std::size_t>(current)];
-      if (count == of_each) continue;
+      if (count == kOfEach) continue;
       ++count;
       changes.push_back({i, bits, step_cost({bits, gradient}) - step_cost({current, gradient})});
     }
@@ -105,10 +105,10 @@ std::vector<std::vector<Change>> possible_changes(const Spending& spending, cons
   return result;
 }
 
-// Exact change: the fewest changes whose costs add up to what is unspent, or to as little less as can be, which is left unspent.
-// fewest[i][index_of(sum)] is the number that the steps from the i-th on need for this sum.
-void make_change(const Spending& spending, Diffused& diffused, int of_each) {
-  const auto steps = possible_changes(spending, diffused, of_each);
+// Exact change: the fewest changes whose costs add up to what is unspent, or to as little less as can be. fewest[i][index_of(sum)]
+// is the number that the steps from the i-th on need for this sum.
+void make_change(const Spending& spending, Diffused& diffused) {
+  const auto steps = possible_changes(spending, diffused);
   constexpr std::int64_t kSlack = 512;  // several changes of a bit, the dearest of which is 2·31 + 1 + 2·32
   const std::int64_t largest_sum = std::abs(diffused.unspent) + kSlack;
   constexpr int kNever = std::numeric_limits<int>::max() / 2;
@@ -128,7 +128,6 @@ void make_change(const Spending& spending, Diffused& diffused, int of_each) {
   std::int64_t sum = diffused.unspent;
   while (sum > -largest_sum && fewest[0][index_of(sum)] >= kNever) --sum;
   LOWTIDE_CHECK(fewest[0][index_of(sum)] < kNever, "a budget that no change of the last steps meets");
-  diffused.unspent -= sum;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (fewest[i][index_of(sum)] == fewest[i + 1][index_of(sum)]) continue;
     const auto change = std::find_if(steps[i].begin(), steps[i].end(), [&](const Change& candidate) {
@@ -156,13 +155,7 @@ std::vector<std::uint8_t> spend(const Spending& spending, std::int64_t budget) {
   LOWTIDE_CHECK(!spending.wanted.empty() && budget >= spending.cost_at(spending.range.low),
                 "a budget that is too small");
   Diffused diffused = diffuse(spending, find_shift(spending, budget), budget);
-  make_change(spending, diffused, /*of_each=*/8);
-  // Two numbers of bits have coins of one size, which pay few sums exactly. A third number is another coin, larger or smaller by 2.
-  if (diffused.unspent > 0) {
-    diffused.range = {std::max(diffused.range.low - 1, spending.range.low),
-                      std::min(diffused.range.high + 1, spending.range.high)};
-    make_change(spending, diffused, /*of_each=*/32);
-  }
+  make_change(spending, diffused);
   return diffused.bits;
 }
 

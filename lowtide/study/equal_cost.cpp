@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <optional>
 
 #include "lowtide/base/error.h"
@@ -213,18 +212,14 @@ void judge_at_last_bits(Recipe& recipe) {
   if (spec.is_closed_loop() || spec.tail) return;
   const std::int64_t steps = recipe.training.steps;
   const auto schedule = make_schedule(spec, steps, rates_of(recipe.training, steps));
-  const std::int64_t first = std::min(steps - steps / 10, steps - 1);
-  std::map<int, std::int64_t> steps_at;
-  for (std::int64_t step = first; step < steps; ++step) {
+  int highest = 0;
+  for (std::int64_t step = std::min(steps - steps / 10, steps - 1); step < steps;
+       step = schedule->same_until(step)) {
     const Bits bits = schedule->at(step);
     if (is_fp32(bits)) return;
-    ++steps_at[bits.forward];
+    highest = std::max(highest, bits.forward);
   }
-  // A few steps that pay a budget's rest with a bit more say nothing.
-  const auto is_rare = [&](const auto& at) { return 4 * at.second < steps - first; };
-  const auto highest = std::find_if_not(steps_at.rbegin(), steps_at.rend(), is_rare);
-  if (highest != steps_at.rend() && highest->first != spec.last().forward)
-    recipe.precision.eval_bits = highest->first;
+  if (highest != spec.last().forward) recipe.precision.eval_bits = highest;
 }
 
 Recipe spend_budget(const Recipe& recipe, const std::string& way, double budget) {

@@ -42,8 +42,8 @@ std::vector<std::string> budget_schedules(const std::vector<std::string>& given)
 // which none meets the budget are `phases`.
 std::vector<std::string> ways_of(const std::string& schedule, const Recipe& recipe, double budget);
 
-// Sets eval-bits, unless the recipe asks for some, to the highest forward bits that a quarter or more of the last tenth of
-// its steps have, where those are not what it would be judged at: a network that never had 8 bits is worse at 8. What decides while it runs, or ends in
+// Sets eval-bits, unless the recipe asks for some, to the highest forward bits of the last tenth of its steps, where those
+// are not what it would be judged at: a network that never had 8 bits is worse at 8. What decides while it runs, or ends in
 // a tail, stays as it is. UserError where the schedule is not possible.
 void judge_at_last_bits(Recipe& recipe);
 
