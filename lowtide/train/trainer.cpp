@@ -203,9 +203,12 @@ void Trainer::open_folder(const std::filesystem::path& folder, bool resume, std:
     seconds_before_ = line.seconds.value_or(seconds_before_);
 }
 
-// The same on all ranks, or they would train different networks.
+// The same on all ranks, or they would train different networks, or wait for what the others do not do.
 void Trainer::expect_same_recipe() {
-  const std::vector<std::string> recipes = ranks_->gather(determining_keys(recipe_).dump());
+  Json keys = determining_keys(recipe_);
+  keys["eval-every"] = recipe_.running.eval_every;
+  keys["layer-stats"] = recipe_.running.layer_stats;
+  const std::vector<std::string> recipes = ranks_->gather(keys.dump());
   const auto other =
       std::find_if(recipes.begin(), recipes.end(), [&](auto& text) { return text != recipes[0]; });
   if (other == recipes.end()) return;

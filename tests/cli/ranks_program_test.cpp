@@ -412,6 +412,22 @@ TEST_F(RanksProgram, WhatOneRankCannotDoIsToldOnce) {
   EXPECT_EQ(told, "lowtide: rank 0: ranks is 4, but 2 were started; leave it out, or start as many\n");
 }
 
+TEST_F(RanksProgram, WhatTheyDoTogetherIsTheSameOnAll) {
+  const Flags flags = images({"--out", (folder_ / "run").string()});
+  Flags other = flags;
+  other.insert(other.end(), {"--layer-stats", "2"});
+  const int port = some_port(14);
+  fs::create_directories(folder_ / "rank1");
+  Process second(folder_ / "rank1", other, as_rank(1, 2, port));
+  const Finished first = run(flags, as_rank(0, 2, port));
+  const std::string told = first.error + second.wait().error;
+  EXPECT_NE(first.code, 0);
+  EXPECT_NE(told.find("layer-stats is 0 on rank 0 and 2 on rank 1; start all ranks with one recipe"),
+            std::string::npos)
+      << told;
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+}
+
 // One that was started otherwise than the others: they end with it, whatever it is that it cannot do.
 TEST_F(RanksProgram, WhatOneRankFindsWrongBeforeItTrainsEndsAll) {
   const Flags right = images({"--out", (folder_ / "run").string()});
