@@ -11,7 +11,7 @@ TEST(Tf32, IsAsTheRecipeSaysAndOffOtherwise) {
     Recipe recipe;
     recipe.running.device = device;
     recipe.running.tf32 = tf32;
-    make_execution(recipe);
+    make_execution(recipe.precision, recipe.running, recipe.training.seed);
     const at::Context& context = at::globalContext();
     EXPECT_EQ(context.allowTF32CuDNN(), context.allowTF32CuBLAS())
         << "convolutions and matrix products alike";

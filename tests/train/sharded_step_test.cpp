@@ -18,7 +18,7 @@ class TwoShards : public testing::Test {
     Recipe recipe;
     recipe.model.name = "cifar-resnet8";
     recipe.precision.engine = "simulated";
-    execution_ = make_execution(recipe);
+    execution_ = make_execution(recipe.precision, recipe.running, recipe.training.seed);
     execution_->bits = {4, 6};
     execution_->step = 3;
     model_ = make_image_model(recipe, {3, 8, 8, 10}, execution_);
