@@ -86,7 +86,8 @@ void define(CLI::App& app, Options& options) {
   parameter("--every", "every", "price, waterfill: steps between two decisions (100)");
   parameter("--budget", "budget",
             "static, matched, price, waterfill, the ten: share of what static at the highest bits costs");
-  parameter("--alpha", "alpha", "matched, waterfill: half of it is the bits that halving the learning rate adds (1)");
+  parameter("--alpha", "alpha",
+            "matched, waterfill: half of it is the bits that halving the learning rate adds (1)");
   TrainingOptions& training = options.training;
   app.add_option("--lr-schedule", training.lr_schedule, "matched: the recipe's")
       ->type_name(kRates)

@@ -106,8 +106,7 @@ class Ranges {
 
   // Reserves addresses, from the start of a huge page on.
   void reserve(std::size_t bytes) {
-    void* memory =
-        mmap(nullptr, bytes + kCommitted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, bytes + kCommitted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     end_ = reinterpret_cast<std::byte*>(rounded_up(reinterpret_cast<std::uintptr_t>(memory), kCommitted));
     reserved_end_ = end_ + bytes;

@@ -184,7 +184,8 @@ at::Tensor SimulatedEngine::conv2d_input_gradient(const Quantized& dy, const Qua
                                                   const ConvShape& shape) const {
   if (skips_pixels(shape)) {
     const at::Tensor of_read = conv2d_input_gradient(dy, w, of_pixels_read(shape));
-    const at::Tensor dx = at::zeros(shape.input, of_read.options().memory_format(at::MemoryFormat::ChannelsLast));
+    const at::Tensor dx =
+        at::zeros(shape.input, of_read.options().memory_format(at::MemoryFormat::ChannelsLast));
     pixels_apart(dx, shape.stride).copy_(of_read);
     return dx;
   }

@@ -11,8 +11,8 @@ const Range& LayerInput::range() {
 }
 
 const Quantized& LayerInput::codes(DeviceBits bits) {
-  const bool same = codes_.code.defined() && codes_.bits.bits == bits.bits &&
-                    codes_.bits.on_device == bits.on_device;
+  const bool same =
+      codes_.code.defined() && codes_.bits.bits == bits.bits && codes_.bits.on_device == bits.on_device;
   if (!same) codes_ = codes(bits, range());
   return codes_;
 }

@@ -14,7 +14,7 @@ inline bool is_float_bits(int bits) { return bits == 0 || bits >= kFirstFloatBit
 // value = code * scale + offset, with codes 0 .. 2^bits - 1. Where bits is 0 nothing was quantised: `code`
 // holds the float values themselves, scale and offset are undefined.
 struct Quantized {
-  at::Tensor code;    // uint8 where bits fits bytes, int32 above, or float32; NHWC in memory where it has four dimensions
+  at::Tensor code;    // uint8 up to 8 bits, int32 above, or float32; images are NHWC in memory
   at::Tensor scale;   // float32, one element or one a row (dimension 0); on the tensor's device
   at::Tensor offset;  // likewise
   DeviceBits bits = 0;

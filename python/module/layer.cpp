@@ -105,9 +105,9 @@ at::Tensor Layer::linear(const at::Tensor& x, const at::Tensor& weight, const st
   expect_measured(range, training);
   // As a matrix: a tensor of four dimensions would be read as an image, channels last.
   LayerInput read(by_position ? input.contiguous() : input.reshape({-1, weight.size(1)}));
-  const at::Tensor y =
-      quant_linear(*this, read, weight, or_undefined(bias),
-                   by_position ? ErrorRange::kPosition : ErrorRange::kTensor, {range.min, range.range}, training);
+  const at::Tensor y = quant_linear(*this, read, weight, or_undefined(bias),
+                                    by_position ? ErrorRange::kPosition : ErrorRange::kTensor,
+                                    {range.min, range.range}, training);
   std::vector<std::int64_t> shape = input.sizes().vec();
   shape.back() = weight.size(0);
   return y.view(shape);
