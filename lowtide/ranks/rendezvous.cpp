@@ -86,8 +86,11 @@ bool is_loopback(const std::string& address) { return address.starts_with("127."
 void check_rendezvous(const RankEnvironment& environment) {
   if (environment.is_local()) return;
   expect_address(environment);
-  environment.rank == 0 && environment.meeting.empty() ? expect_free(environment.port)
-                                                       : wait_for_first(environment);
+  if (environment.rank == 0 && environment.meeting.empty()) {
+    expect_free(environment.port);
+  } else {
+    wait_for_first(environment);
+  }
 }
 
 }  // namespace lowtide

@@ -477,7 +477,7 @@ TEST_P(TrunkSuiteCanFail, InWholeSteps) {
 
 INSTANTIATE_TEST_SUITE_P(
     Faults, TrunkSuiteCanFail,
-    testing::ValuesIn<KnownFault>({{"OtherNoise", Fault::kOtherNoise, "error"},
+    testing::ValuesIn<KnownFault>({{"OtherNoise", Fault::kOtherNoise, "error on another side"},
                                    {"MissingMask", Fault::kMissingMask, "gradient of the norm's bias"},
                                    {"SwappedScales", Fault::kSwappedScales, "gradient of the residual"},
                                    {"StillStatistics", Fault::kStillStatistics, "running mean"},
