@@ -59,28 +59,20 @@ LOWTIDE_FETCHES inline void fetch_pixels(const Prefetch& prefetch, std::int64_t 
   }
 }
 
+// Blocks of kPixels pixels, then what is left in halves of that.
+template <typename Vectors, int kPixels, int kVectors>
+void dot_pixels_from(const DotRow& row, std::int64_t pixel) {
+  for (; pixel + kPixels <= row.pixels; pixel += kPixels) {
+    fetch_pixels(row.prefetch, pixel, kPixels);
+    dot_pixels<Vectors, kPixels, kVectors>(row, pixel);
+  }
+  if constexpr (kPixels > 1) dot_pixels_from<Vectors, kPixels / 2, kVectors>(row, pixel);
+}
+
 template <typename Vectors, int kVectors>
 void dot_row_of(const DotRow& row) {
-  constexpr int kMost = Vectors::kSums / kVectors >= 8 ? 8 : Vectors::kSums / kVectors >= 4 ? 4 : 2;
-  std::int64_t pixel = 0;
-  for (; pixel + kMost <= row.pixels; pixel += kMost) {
-    fetch_pixels(row.prefetch, pixel, kMost);
-    dot_pixels<Vectors, kMost, kVectors>(row, pixel);
-  }
-  fetch_pixels(row.prefetch, pixel, row.pixels - pixel);
-  if constexpr (kMost >= 8) {
-    if (pixel + 4 <= row.pixels) {
-      dot_pixels<Vectors, 4, kVectors>(row, pixel);
-      pixel += 4;
-    }
-  }
-  if constexpr (kMost >= 4) {
-    if (pixel + 2 <= row.pixels) {
-      dot_pixels<Vectors, 2, kVectors>(row, pixel);
-      pixel += 2;
-    }
-  }
-  if (pixel < row.pixels) dot_pixels<Vectors, 1, kVectors>(row, pixel);
+  constexpr int kFit = rows_at_once(Vectors::kSums / kVectors);
+  dot_pixels_from<Vectors, kFit < 2 ? 2 : kFit, kVectors>(row, 0);
 }
 
 template <typename Vectors>
@@ -133,31 +125,19 @@ void scaled_pixels(const ScaledRow& row, std::int64_t first) {
   }
 }
 
+template <typename Vectors, int kPixels, int kVectors>
+void scaled_pixels_from(const ScaledRow& row, std::int64_t pixel) {
+  for (; pixel + kPixels <= row.pixels; pixel += kPixels) {
+    fetch_pixels(row.prefetch, pixel, kPixels);
+    scaled_pixels<Vectors, kPixels, kVectors>(row, pixel);
+  }
+  if constexpr (kPixels > 1) scaled_pixels_from<Vectors, kPixels / 2, kVectors>(row, pixel);
+}
+
 // Twice as many sums are alive here, integers and floats.
 template <typename Vectors, int kVectors>
 void scaled_row_of(const ScaledRow& row) {
-  constexpr int kMost = Vectors::kSums / (2 * kVectors) >= 8   ? 8
-                        : Vectors::kSums / (2 * kVectors) >= 4 ? 4
-                                                               : 1;
-  std::int64_t pixel = 0;
-  for (; pixel + kMost <= row.pixels; pixel += kMost) {
-    fetch_pixels(row.prefetch, pixel, kMost);
-    scaled_pixels<Vectors, kMost, kVectors>(row, pixel);
-  }
-  fetch_pixels(row.prefetch, pixel, row.pixels - pixel);
-  if constexpr (kMost >= 8) {
-    if (pixel + 4 <= row.pixels) {
-      scaled_pixels<Vectors, 4, kVectors>(row, pixel);
-      pixel += 4;
-    }
-  }
-  if constexpr (kMost >= 4) {
-    if (pixel + 2 <= row.pixels) {
-      scaled_pixels<Vectors, 2, kVectors>(row, pixel);
-      pixel += 2;
-    }
-  }
-  if (pixel < row.pixels) scaled_pixels<Vectors, 1, kVectors>(row, pixel);
+  scaled_pixels_from<Vectors, rows_at_once(Vectors::kSums / (2 * kVectors)), kVectors>(row, 0);
 }
 
 template <typename Vectors>

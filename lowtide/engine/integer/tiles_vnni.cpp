@@ -11,8 +11,7 @@ struct Vnni {
   using Vector = __m512i;
   using Quad = __m512i;
   using Scaled = __m512;
-  // Of 32 registers, up to four hold vectors, one the quad. Eight sums hide the instruction's latency; more
-  // gain only where loads bind: 24 is what is left for all shapes of tiles.
+  // Of 32 registers, up to four hold vectors, one the quad: 24 is what is left for all shapes of tiles.
   static constexpr int kSums = 24;
 
   static Sum zero() { return _mm512_setzero_si512(); }

@@ -222,13 +222,17 @@ void pair_rows_at(const PairRows& r, std::int64_t first) {
   }
 }
 
+// Blocks of kRows rows, then what is left in halves of that.
+template <typename Pairs, int kRows, int kVectors>
+void pair_rows_from(const PairRows& r, std::int64_t row) {
+  for (; row + kRows <= r.rows; row += kRows) pair_rows_at<Pairs, kRows, kVectors>(r, row);
+  if constexpr (kRows > 1) pair_rows_from<Pairs, kRows / 2, kVectors>(r, row);
+}
+
 template <typename Pairs, int kVectors>
 void pair_rows_of(const PairRows& r) {
-  constexpr int kFit = Pairs::kSums / kVectors, kMost = kFit > 8 ? 8 : kFit < 2 ? 2 : kFit;
-  std::int64_t row = 0;
-  for (; row + kMost <= r.rows; row += kMost) pair_rows_at<Pairs, kMost, kVectors>(r, row);
-  for (; row + 2 <= r.rows; row += 2) pair_rows_at<Pairs, 2, kVectors>(r, row);
-  if (row < r.rows) pair_rows_at<Pairs, 1, kVectors>(r, row);
+  constexpr int kFit = rows_at_once(Pairs::kSums / kVectors);
+  pair_rows_from<Pairs, kFit < 2 ? 2 : kFit, kVectors>(r, 0);
 }
 
 template <typename Pairs>
