@@ -1,10 +1,12 @@
 #include "lowtide/engine/integer/matrix_operand.h"
 
 #include <array>
+#include <cstring>
 
 #include "lowtide/base/lanes.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/fixed_point.h"
+#include "lowtide/engine/integer/matrix_pack.h"
 #include "lowtide/engine/integer/tuning.h"
 
 namespace lowtide::integer {
@@ -20,29 +22,46 @@ void pack_blocks(const std::vector<VectorBlock>& blocks, std::int64_t block_byte
                    });
 }
 
+// Up to sixteen columns of a row that do not fill a vector, or lie apart.
+void put_columns(const std::array<float, kLanes>& values, std::int64_t columns, const RowOutputs& out,
+                 float* to) {
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(columns, kLanes); ++i, to += out.column_step) {
+    const float value = values[static_cast<std::size_t>(i)];
+    *to = out.adds ? *to + value : value;
+  }
+}
+
 // A lane each for sixteen columns of a right operand with one scale a column: y = Σ (a.scale (qa - za) + ea) · b.
 struct ColumnConstants {
   const std::int32_t *zero_point, *sum;   // zb, Σ (qb - zb)
   const float *scale, *residual, *value;  // sb, eb, Σ b
 };
 
-LOWTIDE_SIMD void finish_columns(const std::int32_t* sums, const RowTerms& row, const ColumnConstants& c,
-                                 std::int64_t lanes, const RowOutput& out) {
-  // Unsigned, because it wraps on the way; never in the end: kMostTerms.
-  const Words whole = LOWTIDE_LOAD(Words, sums) +
-                      LOWTIDE_LOAD(Words, c.sum) * static_cast<std::uint32_t>(row.d) -
-                      LOWTIDE_LOAD(Words, c.zero_point) * static_cast<std::uint32_t>(row.window_sum);
-  const Floats y =
-      __builtin_convertvector(__builtin_bit_cast(Ints, whole), Floats) *
-          (LOWTIDE_LOAD(Floats, c.scale) * row.scale) +
-      (LOWTIDE_LOAD(Floats, c.residual) * row.centred + LOWTIDE_LOAD(Floats, c.value) * row.residual);
-  if (out.step == 1 && lanes >= kLanes) {
-    LOWTIDE_STORE(out.y, out.adds ? LOWTIDE_LOAD(Floats, out.y) + y : y);
-  } else {
-    for (std::int64_t lane = 0; lane < std::min<std::int64_t>(lanes, kLanes); ++lane) {
-      float& to = out.y[lane * out.step];
-      to = out.adds ? to + y[lane] : y[lane];
+// Of sixteen columns: the sums of a row lie `sum_step` from those of the next.
+LOWTIDE_SIMD void finish_columns(const std::int32_t* sums, std::int64_t sum_step,
+                                 const std::vector<RowTerms>& rows, const ColumnConstants& c,
+                                 std::int64_t lanes, const RowOutputs& to) {
+  const RowOutputs out = to;
+  const Words sum = LOWTIDE_LOAD(Words, c.sum), zero_point = LOWTIDE_LOAD(Words, c.zero_point);
+  const Floats scale = LOWTIDE_LOAD(Floats, c.scale), residual = LOWTIDE_LOAD(Floats, c.residual),
+               value = LOWTIDE_LOAD(Floats, c.value);
+  const bool whole_vectors = out.column_step == 1 && lanes >= kLanes;
+  float* row_out = out.y;
+  for (const RowTerms& row : rows) {
+    // Unsigned, because it wraps on the way; never in the end: kMostTerms.
+    const Words whole = LOWTIDE_LOAD(Words, sums) + sum * static_cast<std::uint32_t>(row.d) -
+                        zero_point * static_cast<std::uint32_t>(row.window_sum);
+    const Floats y = __builtin_convertvector(__builtin_bit_cast(Ints, whole), Floats) * (scale * row.scale) +
+                     (residual * row.centred + value * row.residual);
+    if (whole_vectors) {
+      LOWTIDE_STORE(row_out, out.adds ? LOWTIDE_LOAD(Floats, row_out) + y : y);
+    } else {
+      std::array<float, kLanes> values;
+      LOWTIDE_STORE(values.data(), y);
+      put_columns(values, lanes, out, row_out);
     }
+    sums += sum_step;
+    row_out += out.row_step;
   }
 }
 
@@ -60,43 +79,39 @@ class ScaledColumns final : public RightOperand {
     });
   }
 
-  void finish_row(const VectorBlock& block, const std::int32_t* sum, const RowTerms& row,
-                  const RowOutput& out) const override {
+  void finish_rows(const VectorBlock& block, const std::int32_t* sums, const std::vector<RowTerms>& rows,
+                   const RowOutputs& out) const override {
     for (int v = 0; v < block.vectors; ++v) {
       const std::int64_t first = (block.first + v) * kLanes;
-      finish_columns(sum + v * kLanes, row,
+      finish_columns(sums + v * kLanes, block.vectors * kLanes, rows,
                      {.zero_point = zero_.data() + first,
                       .sum = sum_.data() + first,
                       .scale = scale_.data() + first,
                       .residual = residual_.data() + first,
                       .value = value_.data() + first},
-                     columns_ - first, {out.y + first * out.step, out.step, out.adds});
+                     columns_ - first, out.from_column(first));
     }
   }
 
  private:
   void pack(const Side& right, const VectorBlock& block, int v, std::int64_t from) {
-    const std::int64_t first = (block.first + v) * kLanes;
+    const std::int64_t first = (block.first + v) * kLanes, quads = quads_for(terms_);
     const std::int64_t lanes = std::min<std::int64_t>(kLanes, columns_ - first);
-    std::array<std::int32_t, kLanes> sums{};
-    for (std::int64_t quad = 0; quad < quads_for(terms_); ++quad) {
-      std::uint8_t* to = weights_.at(block, v, 0, quad);
-      const std::int64_t bytes = std::min<std::int64_t>(kQuad, terms_ - quad * kQuad);
-      if (bytes < kQuad || lanes < kLanes) std::fill_n(to, kVectorBytes, std::uint8_t{0});
-      const std::uint8_t* code =
-          right.code + first * right.across_step + (from + quad * kQuad) * right.along_step;
-      if (right.along_step == 1) {
-        for (std::int64_t lane = 0; lane < lanes; ++lane) {
-          for (std::int64_t k = 0; k < bytes; ++k) to[lane * kQuad + k] = code[lane * right.across_step + k];
-        }
-      } else {
-        for (std::int64_t k = 0; k < bytes; ++k) {
-          for (std::int64_t lane = 0; lane < lanes; ++lane)
-            to[lane * kQuad + k] = code[k * right.along_step + lane];
-        }
-      }
-      for (std::size_t i = 0; i < kVectorBytes; ++i) sums[i / kQuad] += to[i];
+    const PixelLayout layout{.quad_step = block.vectors * kVectorBytes};
+    std::uint8_t* to = weights_.at(block, v, 0, 0);
+    for (std::int64_t quad = 0; lanes < kLanes && quad < quads; ++quad) {
+      std::memset(to + quad * layout.quad_step, 0, kVectorBytes);
     }
+    constexpr std::uint8_t kNoBias = 0;
+    pack_matrix({.code = right.code + first * right.across_step + from * right.along_step,
+                 .rows = lanes,
+                 .row_step = right.across_step,
+                 .terms = terms_,
+                 .term_step = right.along_step,
+                 .bias = &kNoBias},
+                layout, reinterpret_cast<std::int8_t*>(to));
+    std::array<std::int32_t, kLanes> sums;
+    sum_quads(to, quads, layout.quad_step, sums.data());
     for (std::int64_t lane = 0; lane < lanes; ++lane) {
       const Affine& b = right.at(first + lane);
       const auto c = static_cast<std::size_t>(first + lane);
@@ -119,25 +134,32 @@ struct LimbConstants {
   const float *scale, *middle, *value;          // of u, Σ b
 };
 
-LOWTIDE_SIMD void finish_limbs(const std::int32_t* sums, const RowTerms& row, const LimbConstants& c,
-                               std::int64_t lanes, const RowOutput& out) {
-  const Ints sum0 = LOWTIDE_LOAD(Ints, sums) + LOWTIDE_LOAD(Ints, c.sum[0]) * row.d -
-                    FixedPoint::centre(0) * row.window_sum;
-  const Ints sum1 = LOWTIDE_LOAD(Ints, sums + kLanes) + LOWTIDE_LOAD(Ints, c.sum[1]) * row.d;
-  const Ints sum2 = LOWTIDE_LOAD(Ints, sums + 2 * kLanes) + LOWTIDE_LOAD(Ints, c.sum[2]) * row.d;
-  const Floats whole =
-      __builtin_convertvector(sum0, Floats) * 0x1p16f +
-      (__builtin_convertvector(sum1, Floats) * 0x1p8f + __builtin_convertvector(sum2, Floats));
-  const Floats y =
-      whole * (LOWTIDE_LOAD(Floats, c.scale) * row.scale) +
-      (LOWTIDE_LOAD(Floats, c.middle) * row.centred + LOWTIDE_LOAD(Floats, c.value) * row.residual);
-  if (out.step == 1 && lanes >= kLanes) {
-    LOWTIDE_STORE(out.y, out.adds ? LOWTIDE_LOAD(Floats, out.y) + y : y);
-  } else {
-    for (std::int64_t lane = 0; lane < std::min<std::int64_t>(lanes, kLanes); ++lane) {
-      float& to = out.y[lane * out.step];
-      to = out.adds ? to + y[lane] : y[lane];
+LOWTIDE_SIMD void finish_limbs(const std::int32_t* sums, const std::vector<RowTerms>& rows,
+                               const LimbConstants& c, std::int64_t lanes, const RowOutputs& to) {
+  const RowOutputs out = to;
+  const Ints of0 = LOWTIDE_LOAD(Ints, c.sum[0]), of1 = LOWTIDE_LOAD(Ints, c.sum[1]),
+             of2 = LOWTIDE_LOAD(Ints, c.sum[2]);
+  const Floats scale = LOWTIDE_LOAD(Floats, c.scale), middle = LOWTIDE_LOAD(Floats, c.middle),
+               value = LOWTIDE_LOAD(Floats, c.value);
+  const bool whole_vectors = out.column_step == 1 && lanes >= kLanes;
+  float* row_out = out.y;
+  for (const RowTerms& row : rows) {
+    const Ints sum0 = LOWTIDE_LOAD(Ints, sums) + of0 * row.d - FixedPoint::centre(0) * row.window_sum;
+    const Ints sum1 = LOWTIDE_LOAD(Ints, sums + kLanes) + of1 * row.d;
+    const Ints sum2 = LOWTIDE_LOAD(Ints, sums + 2 * kLanes) + of2 * row.d;
+    const Floats whole =
+        __builtin_convertvector(sum0, Floats) * 0x1p16f +
+        (__builtin_convertvector(sum1, Floats) * 0x1p8f + __builtin_convertvector(sum2, Floats));
+    const Floats y = whole * (scale * row.scale) + (middle * row.centred + value * row.residual);
+    if (whole_vectors) {
+      LOWTIDE_STORE(row_out, out.adds ? LOWTIDE_LOAD(Floats, row_out) + y : y);
+    } else {
+      std::array<float, kLanes> values;
+      LOWTIDE_STORE(values.data(), y);
+      put_columns(values, lanes, out, row_out);
     }
+    sums += kLimbs * kLanes;
+    row_out += out.row_step;
   }
 }
 
@@ -156,15 +178,15 @@ class ScaledTerms final : public RightOperand {
                 [&](const VectorBlock& block) { pack(fixed, block); });
   }
 
-  void finish_row(const VectorBlock& block, const std::int32_t* sum, const RowTerms& row,
-                  const RowOutput& out) const override {
+  void finish_rows(const VectorBlock& block, const std::int32_t* sums, const std::vector<RowTerms>& rows,
+                   const RowOutputs& out) const override {
     const std::int64_t first = block.first / kLimbs * kLanes;
-    finish_limbs(sum, row,
+    finish_limbs(sums, rows,
                  {.sum = {sum_[0].data() + first, sum_[1].data() + first, sum_[2].data() + first},
                   .scale = scale_.data() + first,
                   .middle = middle_.data() + first,
                   .value = value_.data() + first},
-                 columns_ - first, {out.y + first * out.step, out.step, out.adds});
+                 columns_ - first, out.from_column(first));
   }
 
  private:
@@ -202,40 +224,18 @@ std::unique_ptr<RightOperand> make_right_operand(const Side& right, bool terms_s
 
 void pack_left(const Side& left, std::int64_t first, std::int64_t rows, std::int64_t from, std::int64_t to,
                const PixelLayout& layout, std::int8_t* packed) {
-  const std::int64_t terms = to - from, whole = terms / kQuad;
-  if (terms % kQuad != 0) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      std::fill_n(packed + whole * layout.quad_step + row * layout.pixel_step, kQuad, std::int8_t{0});
-    }
+  std::array<std::uint8_t, kMatrixTileRows> bias;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    bias[static_cast<std::size_t>(row)] = static_cast<std::uint8_t>(left.at(first + row).code_bias);
   }
-  const std::uint8_t* code = left.code + first * left.across_step + from * left.along_step;
-  if (left.along_step == 1) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int32_t bias = left.at(first + row).code_bias;
-      const std::uint8_t* from_row = code + row * left.across_step;
-      std::int8_t* to_row = packed + row * layout.pixel_step;
-      if (layout.quad_step == kQuad) {
-        subtract_bias(from_row, terms, bias, to_row);
-        continue;
-      }
-      for (std::int64_t quad = 0; quad < whole; ++quad) {
-        for (std::int64_t k = 0; k < kQuad; ++k)
-          to_row[quad * layout.quad_step + k] = static_cast<std::int8_t>(from_row[quad * kQuad + k] - bias);
-      }
-      for (std::int64_t k = whole * kQuad; k < terms; ++k) {
-        to_row[whole * layout.quad_step + k % kQuad] = static_cast<std::int8_t>(from_row[k] - bias);
-      }
-    }
-    return;
-  }
-  for (std::int64_t k = 0; k < terms; ++k) {
-    std::int8_t* to_quad = packed + k / kQuad * layout.quad_step + k % kQuad;
-    const std::uint8_t* from_term = code + k * left.along_step;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      to_quad[row * layout.pixel_step] =
-          static_cast<std::int8_t>(from_term[row] - left.at(first + row).code_bias);
-    }
-  }
+  pack_matrix({.code = left.code + first * left.across_step + from * left.along_step,
+               .rows = rows,
+               .row_step = left.across_step,
+               .terms = to - from,
+               .term_step = left.along_step,
+               .bias = bias.data(),
+               .bias_step = 1},
+              layout, packed);
 }
 
 }  // namespace lowtide::integer

@@ -23,11 +23,15 @@ struct Side {
   }
 };
 
-// Where the floats of a row of sums go.
-struct RowOutput {
+// Where the floats of some rows of sums go.
+struct RowOutputs {
   float* y;
-  std::int64_t step;  // from a column to the next
-  bool adds;          // to what is there
+  std::int64_t row_step, column_step;
+  bool adds;  // to what is there
+
+  RowOutputs from_column(std::int64_t column) const {
+    return {y + column * column_step, row_step, column_step, adds};
+  }
 };
 
 // What turns one row's sums into values, of the left operand: see output_epilogue.h.
@@ -52,8 +56,9 @@ struct RowTerms {
 class RightOperand {
  public:
   virtual ~RightOperand() = default;
-  virtual void finish_row(const VectorBlock& block, const std::int32_t* sum, const RowTerms& row,
-                          const RowOutput& out) const = 0;
+  // `sums`: [row][block.vectors · 16]
+  virtual void finish_rows(const VectorBlock& block, const std::int32_t* sums,
+                           const std::vector<RowTerms>& rows, const RowOutputs& out) const = 0;
 
   const std::vector<VectorBlock>& blocks() const { return weights_.blocks; }
   const std::uint8_t* packed(const VectorBlock& block) const { return weights_.of(block); }

@@ -33,11 +33,12 @@ template <typename T>
   return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }
 
-// Four pixels of four quads each, transposed: to[quad · quad_step .. + 16) = the quad of each pixel.
-[[gnu::always_inline]] inline void transpose_quads(const std::uint8_t* from, std::int64_t pixel_step,
-                                                   Bytes16 bias, std::int8_t* to, std::int64_t quad_step) {
-  const auto centred = [&](std::int64_t pixel) __attribute__((always_inline)) {
-    return __builtin_bit_cast(Words4, load<Bytes16>(from + pixel * pixel_step) - bias);
+// Four rows of four quads each, transposed: to[quad · quad_step .. + 16) = the quad of each row.
+[[gnu::always_inline]] inline void transpose_quads(const std::uint8_t* from, std::int64_t row_step,
+                                                   const Bytes16* bias, std::int8_t* to,
+                                                   std::int64_t quad_step) {
+  const auto centred = [&](std::int64_t row) __attribute__((always_inline)) {
+    return __builtin_bit_cast(Words4, load<Bytes16>(from + row * row_step) - bias[row]);
   };
   const Words4 a = centred(0), b = centred(1), c = centred(2), d = centred(3);
   const Words4 ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
@@ -48,18 +49,6 @@ template <typename T>
   store(to + quad_step, __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7));
   store(to + 2 * quad_step, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
   store(to + 3 * quad_step, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
-}
-
-// The same for `blocks` times four pixels.
-LOWTIDE_SIMD void transpose_row(const std::uint8_t* from, std::int64_t pixel_step, std::int64_t blocks,
-                                std::int64_t quads, std::int32_t bias, std::int8_t* to,
-                                std::int64_t quad_step) {
-  const Bytes16 biases = Bytes16{} + static_cast<std::uint8_t>(bias);
-  for (std::int64_t block = 0; block < blocks; ++block, from += 4 * pixel_step, to += 4 * kQuad) {
-    for (std::int64_t quad = 0; quad < quads; quad += 4) {
-      transpose_quads(from + quad * kQuad, pixel_step, biases, to + quad * quad_step, quad_step);
-    }
-  }
 }
 
 std::uint32_t quad_of(const std::uint8_t* code, std::int64_t channels, std::int32_t bias) {
@@ -103,7 +92,8 @@ void pack_quad_row(const Plan& plan, const ImageCodes& image, const std::uint8_t
     std::int64_t col = 0;
     if (image.channels % (4 * kQuad) == 0) {
       col = columns.count / 4 * 4;
-      transpose_row(from, step, columns.count / 4, quads, image.code_bias, to, quad_step);
+      const auto bias = static_cast<std::uint8_t>(image.code_bias);
+      transpose_quad_rows(from, step, columns.count / 4, quads, &bias, /*bias_step=*/0, to, quad_step);
     }
     for (; col < columns.count; ++col) {
       for (std::int64_t quad = 0; quad < quads; ++quad) {
@@ -206,34 +196,42 @@ void pack_plane_row(const Plan& plan, const PlanarLayout& layout, const ImageCod
   }
 }
 
-// Four columns of up to sixteen channels; missing ones are zeros.
-void pack_column_quad(const std::uint8_t* from, std::int64_t pixel_step, std::int64_t cols,
-                      std::int64_t channels, std::uint8_t* packed) {
-  std::array<Bytes16, 4> column{};
-  for (std::int64_t i = 0; i < std::min<std::int64_t>(cols, kQuad); ++i) {
-    const std::uint8_t* pixel = from + i * pixel_step;
-    if (channels >= kLanes) {
-      column[static_cast<std::size_t>(i)] = load<Bytes16>(pixel);
-    } else {
-      std::memcpy(&column[static_cast<std::size_t>(i)], pixel, static_cast<std::size_t>(channels));
-    }
-  }
-  const Bytes16 even_low = interleave_low(column[0], column[2]),
-                odd_low = interleave_low(column[1], column[3]);
-  const Bytes16 even_high = interleave_high(column[0], column[2]),
-                odd_high = interleave_high(column[1], column[3]);
-  store(packed, interleave_low(even_low, odd_low));
-  store(packed + 16, interleave_high(even_low, odd_low));
-  store(packed + 32, interleave_low(even_high, odd_high));
-  store(packed + 48, interleave_high(even_high, odd_high));
-}
-
 }  // namespace
 
 LOWTIDE_SIMD void subtract_bias(const std::uint8_t* from, std::int64_t n, std::int32_t bias,
                                 std::int8_t* to) {
   const auto off = static_cast<std::uint8_t>(bias);
   for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<std::int8_t>(from[i] - off);
+}
+
+LOWTIDE_SIMD void transpose_quad_rows(const std::uint8_t* from, std::int64_t row_step, std::int64_t blocks,
+                                      std::int64_t quads, const std::uint8_t* bias, std::int64_t bias_step,
+                                      std::int8_t* to, std::int64_t quad_step) {
+  for (std::int64_t block = 0; block < blocks; ++block, from += 4 * row_step, to += 4 * kQuad) {
+    Bytes16 biases[4];
+    for (std::int64_t i = 0; i < 4; ++i) biases[i] = Bytes16{} + bias[(4 * block + i) * bias_step];
+    for (std::int64_t quad = 0; quad < quads; quad += 4) {
+      transpose_quads(from + quad * kQuad, row_step, biases, to + quad * quad_step, quad_step);
+    }
+  }
+}
+
+void interleave_rows(const std::uint8_t* from, std::int64_t row_step, std::int64_t rows, std::int64_t columns,
+                     std::uint8_t* packed) {
+  std::array<Bytes16, 4> row{};
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(rows, kQuad); ++i) {
+    if (columns >= kLanes) {
+      row[static_cast<std::size_t>(i)] = load<Bytes16>(from + i * row_step);
+    } else {
+      std::memcpy(&row[static_cast<std::size_t>(i)], from + i * row_step, static_cast<std::size_t>(columns));
+    }
+  }
+  const Bytes16 even_low = interleave_low(row[0], row[2]), odd_low = interleave_low(row[1], row[3]);
+  const Bytes16 even_high = interleave_high(row[0], row[2]), odd_high = interleave_high(row[1], row[3]);
+  store(packed, interleave_low(even_low, odd_low));
+  store(packed + 16, interleave_high(even_low, odd_low));
+  store(packed + 32, interleave_low(even_high, odd_high));
+  store(packed + 48, interleave_high(even_high, odd_high));
 }
 
 void pack_quads(const Plan& plan, const ImageCodes& image, std::int64_t first, std::int64_t rows,
@@ -288,8 +286,8 @@ void pack_columns(const ImageCodes& image, std::int64_t rows, std::int64_t cols,
     for (std::int64_t col = 0; col < cols; col += kQuad) {
       const std::uint8_t* from = image.code + (row * cols + col) * image.pixel_step;
       for (std::int64_t vector = 0; vector < vectors; ++vector, packed += kVectorBytes) {
-        pack_column_quad(from + vector * kLanes, image.pixel_step, cols - col,
-                         image.channels - vector * kLanes, packed);
+        interleave_rows(from + vector * kLanes, image.pixel_step, cols - col,
+                        image.channels - vector * kLanes, packed);
       }
     }
   }

@@ -21,6 +21,15 @@ struct ImageCodes {
 // n codes minus their bias.
 void subtract_bias(const std::uint8_t* from, std::int64_t n, std::int32_t bias, std::int8_t* to);
 
+// Four times `blocks` rows of codes as quads, [quad][row][4]; `quads` is a multiple of four. Row i has bias[i · bias_step].
+void transpose_quad_rows(const std::uint8_t* from, std::int64_t row_step, std::int64_t blocks,
+                         std::int64_t quads, const std::uint8_t* bias, std::int64_t bias_step,
+                         std::int8_t* to, std::int64_t quad_step);
+
+// A quad of up to four rows for up to sixteen columns, [16 columns][4 rows]; missing ones are zeros.
+void interleave_rows(const std::uint8_t* from, std::int64_t row_step, std::int64_t rows, std::int64_t columns,
+                     std::uint8_t* packed);
+
 // Packed rows [first, first + rows) of the plan as signed bytes, [quad][row][column][4], zeros in the margin and
 // in channels beyond the last. A quad has rows · plan.pitch() pixels.
 void pack_quads(const Plan& plan, const ImageCodes& image, std::int64_t first, std::int64_t rows,

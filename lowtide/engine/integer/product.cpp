@@ -34,7 +34,15 @@ void multiply_rows(const Side& left, const RightOperand& right, std::int64_t fir
       std::copy_n(result.constant, right.columns(), result.y + row * result.row_step);
     }
   }
-  const bool adds = result.adds || result.constant != nullptr;
+  thread_local std::vector<RowTerms> row_terms;
+  row_terms.clear();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    row_terms.emplace_back(left.at(first + row), window_sum[row], right.terms());
+  }
+  const RowOutputs out{.y = result.y + first * result.row_step,
+                       .row_step = result.row_step,
+                       .column_step = result.column_step,
+                       .adds = result.adds || result.constant != nullptr};
   const std::int32_t here = 0;
   for (const VectorBlock& block : right.blocks()) {
     tiles.dot_row({.input = packed,
@@ -46,11 +54,7 @@ void multiply_rows(const Side& left, const RightOperand& right, std::int64_t fir
                    .sum = sum,
                    .pixels = rows},
                   block.vectors);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      right.finish_row(block, sum + row * block.vectors * kLanes,
-                       RowTerms(left.at(first + row), window_sum[row], right.terms()),
-                       {result.y + (first + row) * result.row_step, result.column_step, adds});
-    }
+    right.finish_rows(block, sum, row_terms, out);
   }
 }
 

@@ -85,8 +85,8 @@ LOWTIDE_SIMD void weigh_planes(const std::int8_t* planes, std::int64_t plane_byt
 }
 
 // window_sum[i] = Σ_tap values[tap + i]
-LOWTIDE_SIMD void window_sums(const float* values, const std::vector<std::int64_t>& taps, std::int64_t n,
-                              float* window_sum) {
+LOWTIDE_SIMD void weighted_window_sums(const float* values, const std::vector<std::int64_t>& taps,
+                                       std::int64_t n, float* window_sum) {
   const std::int64_t whole = n / kSimdLanes * kSimdLanes;
   for (std::int64_t i = 0; i < whole; i += kSimdLanes) {
     Floats total{};
@@ -234,7 +234,7 @@ class ScaledGradient {
     const std::int64_t cols = plan_.out_cols;
     float* window_sum = window_memory.at_least(plan_.out_rows * cols);
     for (std::int64_t row = 0; row < plan_.out_rows; ++row) {
-      window_sums(weighted + row * layout_.pitch(), window_taps_, cols, window_sum + row * cols);
+      weighted_window_sums(weighted + row * layout_.pitch(), window_taps_, cols, window_sum + row * cols);
     }
     ScaledRow row_of;
     row_of.tap = taps_.data();

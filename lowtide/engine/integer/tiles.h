@@ -21,7 +21,9 @@ inline constexpr int kMostVectors = 4;  // a kernel works on at most this many v
 // Rows (or pixels) that a kernel works on at once where registers hold `fit` of them, each row with its own sums: a power
 // of two, so that what is left over goes by halves. Two sums are made in a cycle, and each takes up to five: sixteen are
 // enough to keep the multipliers busy.
-constexpr int rows_at_once(int fit) { return fit >= 16 ? 16 : fit >= 8 ? 8 : fit >= 4 ? 4 : fit >= 2 ? 2 : 1; }
+constexpr int rows_at_once(int fit) {
+  return fit >= 16 ? 16 : fit >= 8 ? 8 : fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
+}
 
 // Memory to prefetch while a row is summed, some for every tile: the multipliers and the memory then work at the same time.
 struct Prefetch {

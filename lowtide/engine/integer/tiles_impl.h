@@ -72,7 +72,7 @@ void dot_pixels_from(const DotRow& row, std::int64_t pixel) {
 template <typename Vectors, int kVectors>
 void dot_row_of(const DotRow& row) {
   constexpr int kFit = rows_at_once(Vectors::kSums / kVectors);
-  dot_pixels_from<Vectors, kFit < 2 ? 2 : kFit, kVectors>(row, 0);
+  dot_pixels_from < Vectors, kFit<2 ? 2 : kFit, kVectors>(row, 0);
 }
 
 template <typename Vectors>

@@ -232,7 +232,7 @@ void pair_rows_from(const PairRows& r, std::int64_t row) {
 template <typename Pairs, int kVectors>
 void pair_rows_of(const PairRows& r) {
   constexpr int kFit = rows_at_once(Pairs::kSums / kVectors);
-  pair_rows_from<Pairs, kFit < 2 ? 2 : kFit, kVectors>(r, 0);
+  pair_rows_from < Pairs, kFit<2 ? 2 : kFit, kVectors>(r, 0);
 }
 
 template <typename Pairs>
