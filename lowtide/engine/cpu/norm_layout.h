@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
-#include <vector>
+#include <span>
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/lanes.h"
@@ -74,7 +74,7 @@ struct Layout {
   LaneTable table() const { return kept_array<float>(chunks * period); }
 
   // A channel's constants for every lane of a period.
-  KeptVector<float> spread(const std::vector<float>& by_channel) const {
+  KeptVector<float> spread(std::span<const float> by_channel) const {
     KeptVector<float> lanes(static_cast<std::size_t>(period));
     for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i] = by_channel[i % by_channel.size()];
     return lanes;

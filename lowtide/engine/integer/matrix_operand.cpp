@@ -1,6 +1,7 @@
 #include "lowtide/engine/integer/matrix_operand.h"
 
 #include <array>
+#include <span>
 
 #include "lowtide/base/lanes.h"
 #include "lowtide/base/simd.h"
@@ -109,8 +110,8 @@ class ScaledColumns final : public RightOperand {
     }
   }
 
-  std::vector<std::int32_t> zero_, sum_;
-  std::vector<float> scale_, residual_, value_;
+  KeptVector<std::int32_t> zero_, sum_;
+  KeptVector<float> scale_, residual_, value_;
 };
 
 // The same for a right operand in limbs, see fixed_point.h.
@@ -149,9 +150,9 @@ class ScaledTerms final : public RightOperand {
         middle_(padded_),
         value_(padded_) {
     for (auto& sums : sum_) sums.resize(padded_);
-    const FixedPoint fixed(right.code + from * right.along_step,
-                           std::vector<Affine>(right.affine.begin() + from, right.affine.begin() + to),
-                           right.across);
+    const std::span rows =
+        std::span(right.affine).subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(terms_));
+    const FixedPoint fixed(right.code + from * right.along_step, rows, right.across);
     pack_blocks(weights_.blocks, kLimbs * kLanes * terms_,
                 [&](const VectorBlock& block) { pack(fixed, block); });
   }
@@ -188,8 +189,8 @@ class ScaledTerms final : public RightOperand {
     }
   }
 
-  std::array<std::vector<std::int32_t>, kLimbs> sum_;
-  std::vector<float> scale_, middle_, value_;
+  std::array<KeptVector<std::int32_t>, kLimbs> sum_;
+  KeptVector<float> scale_, middle_, value_;
 };
 
 }  // namespace
