@@ -35,8 +35,7 @@ LOWTIDE_SIMD void gradient_sums(const BackSpan& span, std::int64_t n, std::int64
   std::fill_n(lanes.low, period, Extremes::of_none().min);
   std::fill_n(lanes.high, period, Extremes::of_none().max);
   for (std::int64_t strip = 0; strip < std::min(period, whole); strip += kStrip) {
-    MapStrip m;
-    LOWTIDE_LOAD_MAP(m, map, strip)
+    const MapStrip m(map, strip);
     Floats sums[kStripVectors]{}, products[kStripVectors]{}, low[kStripVectors], high[kStripVectors];
     for (int k = 0; k < kStripVectors; ++k) {
       low[k] = Floats{} + Extremes::of_none().min;
@@ -130,8 +129,7 @@ LOWTIDE_SIMD void input_gradient(const GradientTerms& of, std::int64_t n, std::i
   const std::int64_t whole = n / kStrip * kStrip;
   Floats low = Floats{} + extremes.min, high = Floats{} + extremes.max, poison{};
   for (std::int64_t strip = 0; strip < std::min(period, whole); strip += kStrip) {
-    MapStrip m;
-    LOWTIDE_LOAD_MAP(m, map, strip)
+    const MapStrip m(map, strip);
     Floats gradient_mean[kStripVectors], slope[kStripVectors];
     for (int k = 0; k < kStripVectors; ++k) {
       gradient_mean[k] = LOWTIDE_LOAD(Floats, of.gradient_mean + strip + k * kSimdLanes);

@@ -118,18 +118,19 @@ struct MapPointers {
         floor(tables.floor) {}
 };
 
-// The map's constants for the vectors of a strip, in registers.
+// The map's constants for the vectors of a strip, in registers. It loads and does not compute, so it may be inlined into code for
+// other instructions.
 struct MapStrip {
   Floats mean[kStripVectors], factor[kStripVectors], bias[kStripVectors];
-};
 
-// Fills a MapStrip. A macro, as those of lanes.h: a function would not be inlined into code for other instructions.
-#define LOWTIDE_LOAD_MAP(to, map, strip)                                            \
-  for (int k = 0; k < kStripVectors; ++k) {                                         \
-    (to).mean[k] = LOWTIDE_LOAD(Floats, (map).mean + (strip) + k * kSimdLanes);     \
-    (to).factor[k] = LOWTIDE_LOAD(Floats, (map).factor + (strip) + k * kSimdLanes); \
-    (to).bias[k] = LOWTIDE_LOAD(Floats, (map).bias + (strip) + k * kSimdLanes);     \
+  [[gnu::always_inline]] MapStrip(const MapPointers& map, std::int64_t strip) {
+    for (int k = 0; k < kStripVectors; ++k) {
+      mean[k] = LOWTIDE_LOAD(Floats, map.mean + strip + k * kSimdLanes);
+      factor[k] = LOWTIDE_LOAD(Floats, map.factor + strip + k * kSimdLanes);
+      bias[k] = LOWTIDE_LOAD(Floats, map.bias + strip + k * kSimdLanes);
+    }
   }
+};
 
 inline float mapped(float x, const MapPointers& map, std::int64_t lane) {
   return (x - map.mean[lane]) * map.factor[lane] + map.bias[lane];
