@@ -59,28 +59,36 @@ LOWTIDE_FETCHES inline void fetch_pixels(const Prefetch& prefetch, std::int64_t 
   }
 }
 
-template <typename Vectors, int kVectors>
-void dot_row_of(const DotRow& row) {
-  constexpr int kMost = Vectors::kSums / kVectors >= 8 ? 8 : Vectors::kSums / kVectors >= 4 ? 4 : 2;
+// A row's pixels in blocks of kMost, and the rest in blocks of 4, 2 and 1 where those are fewer: block<kPixels>(first pixel).
+template <int kMost, typename Block>
+void in_blocks(std::int64_t pixels, const Prefetch& prefetch, const Block& block) {
   std::int64_t pixel = 0;
-  for (; pixel + kMost <= row.pixels; pixel += kMost) {
-    fetch_pixels(row.prefetch, pixel, kMost);
-    dot_pixels<Vectors, kMost, kVectors>(row, pixel);
+  for (; pixel + kMost <= pixels; pixel += kMost) {
+    fetch_pixels(prefetch, pixel, kMost);
+    block.template operator()<kMost>(pixel);
   }
-  fetch_pixels(row.prefetch, pixel, row.pixels - pixel);
+  fetch_pixels(prefetch, pixel, pixels - pixel);
   if constexpr (kMost >= 8) {
-    if (pixel + 4 <= row.pixels) {
-      dot_pixels<Vectors, 4, kVectors>(row, pixel);
+    if (pixel + 4 <= pixels) {
+      block.template operator()<4>(pixel);
       pixel += 4;
     }
   }
   if constexpr (kMost >= 4) {
-    if (pixel + 2 <= row.pixels) {
-      dot_pixels<Vectors, 2, kVectors>(row, pixel);
+    if (pixel + 2 <= pixels) {
+      block.template operator()<2>(pixel);
       pixel += 2;
     }
   }
-  if (pixel < row.pixels) dot_pixels<Vectors, 1, kVectors>(row, pixel);
+  if (pixel < pixels) block.template operator()<1>(pixel);
+}
+
+template <typename Vectors, int kVectors>
+void dot_row_of(const DotRow& row) {
+  constexpr int kMost = Vectors::kSums / kVectors >= 8 ? 8 : Vectors::kSums / kVectors >= 4 ? 4 : 2;
+  in_blocks<kMost>(row.pixels, row.prefetch, [&]<int kPixels>(std::int64_t first) {
+    dot_pixels<Vectors, kPixels, kVectors>(row, first);
+  });
 }
 
 template <typename Vectors>
@@ -139,25 +147,9 @@ void scaled_row_of(const ScaledRow& row) {
   constexpr int kMost = Vectors::kSums / (2 * kVectors) >= 8   ? 8
                         : Vectors::kSums / (2 * kVectors) >= 4 ? 4
                                                                : 1;
-  std::int64_t pixel = 0;
-  for (; pixel + kMost <= row.pixels; pixel += kMost) {
-    fetch_pixels(row.prefetch, pixel, kMost);
-    scaled_pixels<Vectors, kMost, kVectors>(row, pixel);
-  }
-  fetch_pixels(row.prefetch, pixel, row.pixels - pixel);
-  if constexpr (kMost >= 8) {
-    if (pixel + 4 <= row.pixels) {
-      scaled_pixels<Vectors, 4, kVectors>(row, pixel);
-      pixel += 4;
-    }
-  }
-  if constexpr (kMost >= 4) {
-    if (pixel + 2 <= row.pixels) {
-      scaled_pixels<Vectors, 2, kVectors>(row, pixel);
-      pixel += 2;
-    }
-  }
-  if (pixel < row.pixels) scaled_pixels<Vectors, 1, kVectors>(row, pixel);
+  in_blocks<kMost>(row.pixels, row.prefetch, [&]<int kPixels>(std::int64_t first) {
+    scaled_pixels<Vectors, kPixels, kVectors>(row, first);
+  });
 }
 
 template <typename Vectors>
