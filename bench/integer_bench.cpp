@@ -82,7 +82,7 @@ void conv_weight_gradient(benchmark::State& state) {
 BENCHMARK(conv_weight_gradient)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 cpu::ChannelMap channel_map() {
-  return {std::vector<float>(16, 0.1f), std::vector<float>(16, 0.9f), std::vector<float>(16, 0.2f), true};
+  return {KeptVector<float>(16, 0.1f), KeptVector<float>(16, 0.9f), KeptVector<float>(16, 0.2f), true};
 }
 
 void count_bytes(benchmark::State& state, std::int64_t bytes_per_element) {
@@ -116,7 +116,7 @@ BENCHMARK(normalise_and_add)->Name("norm/add_residual")->Unit(benchmark::kMillis
 void normalise_backward(benchmark::State& state) {
   const torch::Tensor x = activation(1), dy = activation(2);
   const cpu::ChannelMap map = channel_map();
-  const std::vector<float> inverse(16, 1.0f), max_deviation(16, 8.0f);
+  const KeptVector<float> inverse(16, 1.0f), max_deviation(16, 8.0f);
   for (auto _ : state)
     benchmark::DoNotOptimize(cpu::MapBackward(x, map, {inverse, max_deviation}, {}).of(dy, false));
   count_bytes(state, 20);

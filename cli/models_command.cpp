@@ -31,11 +31,9 @@ Json row(const Described& what, const torch::nn::Module& model, const std::vecto
 }
 
 Json image_row(const ImageModelInfo& info) {
-  Recipe recipe;
-  recipe.model.name = info.name;
   const ImageShape shape{3, info.input_size, info.input_size, info.classes};
-  const auto execution = make_execution(recipe.precision, recipe.running, recipe.training.seed);
-  const auto model = make_image_model(recipe, shape, execution);
+  const auto execution = make_execution({}, {}, /*seed=*/1);
+  const auto model = make_image_model(info.name, shape, {}, execution);
   return row({info.name, "image", {3, info.input_size, info.input_size}, info.classes, ""}, *model,
              layers_of(*model, *execution, shape));
 }
@@ -43,12 +41,11 @@ Json image_row(const ImageModelInfo& info) {
 // As large as the others' images, for comparison; those of VOC are larger.
 Json detection_row(const DetectionModelInfo& info) {
   constexpr std::int64_t kSide = 224;
-  Recipe recipe;
-  recipe.model.name = info.name;
-  const auto execution = make_execution(recipe.precision, recipe.running, recipe.training.seed);
-  const auto model = make_detector(recipe, execution);
-  return row({info.name, "image", {3, kSide, kSide}, static_cast<std::int64_t>(kVocClasses.size()), ""},
-             *model, layers_of(*model, *execution, kSide, kSide));
+  const std::size_t classes = kVocClasses.size();
+  const auto execution = make_execution({}, {}, /*seed=*/1);
+  const auto model = make_detector({.name = info.name}, classes, {}, execution);
+  return row({info.name, "image", {3, kSide, kSide}, static_cast<std::int64_t>(classes), ""}, *model,
+             layers_of(*model, *execution, kSide, kSide));
 }
 
 // As the recipes of Penn Treebank and WikiText-2 have them.

@@ -59,11 +59,11 @@ class Detector {
     device_ = device_of(recipe.running);
     view_ = view_of(recipe.data, /*training=*/false);
     execution_ = make_execution(recipe.precision, recipe.running, recipe.training.seed);
-    model_ = make_detector(recipe, execution_);
+    classes_ = detector_classes(recipe.data);
+    model_ = make_detector(recipe.model, classes_.size(), recipe.precision.layer_bits, execution_);
     model_->to(device_);
     read_checkpoint_tensors(checkpoint, model_tensors(*model_));
     bits_ = evaluation_bits(recipe.precision);
-    classes_ = detector_classes(recipe.data);
   }
 
   const std::vector<std::string>& classes() const { return classes_; }

@@ -24,12 +24,11 @@ class ShardedCandidate {
     const ImageModelInfo& info = image_model(options.model);
     const int size = options.image_size > 0 ? options.image_size : info.input_size;
     Recipe recipe;
-    recipe.model.name = options.model;
     recipe.precision.engine = engine == "fp32" ? "simulated" : engine;
     recipe.precision.recompute = options.recompute;
     execution_ = make_execution(recipe.precision, recipe.running, recipe.training.seed);
     execution_->bits = engine == "fp32" ? Bits{} : options.bits;
-    model_ = make_image_model(recipe, {3, size, size, info.classes}, execution_);
+    model_ = make_image_model(options.model, {3, size, size, info.classes}, {}, execution_);
     torch::manual_seed(1);
     images_ = torch::randn({options.batch, 3, size, size}).contiguous(torch::MemoryFormat::ChannelsLast);
     labels_ = torch::randint(info.classes, {options.batch});

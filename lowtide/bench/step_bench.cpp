@@ -108,7 +108,8 @@ class ImageCandidate final : public Candidate {
         labels_(labels),
         execution_(make_execution(recipe.precision, recipe.running, recipe.training.seed)) {
     const auto size = static_cast<int>(images.size(2));
-    model_ = make_image_model(recipe, {3, size, size, image_model(options.model).classes}, execution_);
+    const ImageModelInfo& info = image_model(options.model);
+    model_ = make_image_model(info.name, {3, size, size, info.classes}, {}, execution_);
     model_->to(images.device());
     prepare(recipe, bits);
   }
@@ -168,7 +169,6 @@ MakeCandidate image_candidates(const StepBenchOptions& options) {
 
 Recipe recipe_for(const StepBenchOptions& options, const std::string& engine) {
   Recipe recipe = options.recipe.value_or(Recipe{});
-  if (!options.recipe) recipe.model.name = options.model;
   recipe.precision.engine = engine == "fp32" ? "simulated" : engine;
   recipe.precision.recompute = options.recompute;
   recipe.running.device = options.device;

@@ -48,12 +48,6 @@ struct ConvNormCall {
   bool shows_output = false;  // output() will be asked for
 };
 
-// Codes by the range of what they stand for, and that range.
-struct MeasuredCodes {
-  Quantized codes;
-  Range range;
-};
-
 // A gradient at the same input that another reader of it has computed: at every pixel, or only at those a stride apart,
 // from the first on, where that reader is a 1×1 convolution with a stride.
 struct OtherGradient {

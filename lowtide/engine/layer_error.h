@@ -10,8 +10,9 @@ struct ErrorFormat {
   Noise noise = Noise::none();
   bool bifurcate = false;  // the weight gradient's error stays float (Banner et al. 2018, section 5)
 
+  ChunkEncoder::Format codes() const { return {bits, noise}; }
   // Whether it becomes codes of a byte and nothing else, with noise that a kernel can draw.
-  bool is_bytes() const { return !bifurcate && fits_bytes(bits) && !noise.values().defined(); }
+  bool is_bytes() const { return !bifurcate && codes().fits(); }
 };
 
 // The error that feeds a layer's two gradients: the gradient at its output, quantised.

@@ -47,7 +47,7 @@ struct StepBits : Bits {
 struct Execution {
   std::shared_ptr<const Engine> engine;
   StepBits bits;                              // as the schedule says; a layer may have a rule of its own
-  std::uint64_t seed = 0;                     // of the noise of stochastic rounding
+  std::uint64_t seed = 0;                     // of training, and so of the noise of stochastic rounding
   std::int64_t step = 0;                      // likewise
   std::uint32_t shard = 0;                    // likewise: which part of the batch is computed
   const StepParameters* on_device = nullptr;  // bits and step once more, where captured kernels read them

@@ -79,11 +79,11 @@ void ActivationRange::register_in(torch::nn::Module& owner, const std::string& n
 }
 
 Quantized ActivationRange::encode(LayerInput& x, DeviceBits bits, bool training) const {
-  if (is_float_bits(bits)) return x.codes(bits, {});
-  if (!training) return x.codes(bits, running());
   const at::NoGradGuard no_grad;
-  track({update(x.range())});
-  return x.codes(bits);
+  std::vector<RangeUpdate> updates;
+  Quantized codes = encode(x, bits, training, updates);
+  track(updates);
+  return codes;
 }
 
 Range ActivationRange::of_each_step(const at::Tensor& x, int bits, bool training) const {

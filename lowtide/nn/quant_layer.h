@@ -25,20 +25,30 @@ class ActivationRange {
   // The buffers are called …_min and …_range.
   void register_in(torch::nn::Module& owner, const std::string& name = "activation");
 
-  // x as a layer reads it: in training by its own range, which also moves the running one; else by the running one.
+  // x as a layer reads it, of a LayerInput or of the ConvNorm that makes it: in training by its own range, by which the running
+  // one is to move; else by the running one.
+  template <typename Input>
+  Quantized encode(Input& x, DeviceBits bits, bool training, std::vector<RangeUpdate>& updates) const {
+    if (is_float_bits(bits)) return x.encode({}, bits);
+    if (!training) return x.encode(running(), bits);
+    MeasuredCodes measured = x.encode_measured(bits);
+    updates.push_back(update(measured.range));
+    return std::move(measured.codes);
+  }
+  // The same, and moves it.
   Quantized encode(LayerInput& x, DeviceBits bits, bool training) const;
 
   // The same for a layer that quantises each index of x's first dimension, a step in time, as a call of its own.
   Range of_each_step(const at::Tensor& x, int bits, bool training) const;
 
-  // What moves the running range by one that was measured: track() does, together with others perhaps.
-  RangeUpdate update(const Range& now) const { return {min_, range_, now}; }
-  // By one after the other.
+  // Moves the running range by one after the other.
   void track_each(const std::vector<Range>& steps) const;
 
   Range running() const { return {min_, range_}; }
 
  private:
+  RangeUpdate update(const Range& now) const { return {min_, range_, now}; }
+
   at::Tensor min_;
   at::Tensor range_;
 };

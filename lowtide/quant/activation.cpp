@@ -10,16 +10,16 @@ const Range& LayerInput::range() {
   return x_.range;
 }
 
-const Quantized& LayerInput::codes(DeviceBits bits) {
-  const bool same =
-      codes_.code.defined() && codes_.bits.bits == bits.bits && codes_.bits.on_device == bits.on_device;
-  if (!same) codes_ = codes(bits, range());
-  return codes_;
+Quantized LayerInput::encode(const Range& known, DeviceBits bits) const {
+  const at::NoGradGuard no_grad;
+  return lowtide::encode(x_.value.detach(), known, bits);
 }
 
-Quantized LayerInput::codes(DeviceBits bits, const Range& known) const {
-  const at::NoGradGuard no_grad;
-  return encode(x_.value.detach(), known, bits);
+MeasuredCodes LayerInput::encode_measured(DeviceBits bits) {
+  const bool same =
+      codes_.code.defined() && codes_.bits.bits == bits.bits && codes_.bits.on_device == bits.on_device;
+  if (!same) codes_ = encode(range(), bits);
+  return {codes_, range()};
 }
 
 }  // namespace lowtide

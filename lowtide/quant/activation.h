@@ -19,6 +19,12 @@ struct Activation {
   Range range;  // undefined where nobody measured it
 };
 
+// Codes by the range of what they stand for, and that range.
+struct MeasuredCodes {
+  Quantized codes;
+  Range range;
+};
+
 // An activation before the layers that read it, such as a block's first convolution and its projection: they measure its range
 // once, and encode it once for all that read it at the same bits.
 class LayerInput {
@@ -28,13 +34,13 @@ class LayerInput {
   LayerInput(Activation x, Quantized codes) : x_(std::move(x)), codes_(std::move(codes)) {}
 
   const Activation& activation() const { return x_; }
-  const Range& range();
-  // By that range.
-  const Quantized& codes(DeviceBits bits);
-  // By one that was known before.
-  Quantized codes(DeviceBits bits, const Range& known) const;
+  // By a range that is given, or by its own.
+  Quantized encode(const Range& known, DeviceBits bits) const;
+  MeasuredCodes encode_measured(DeviceBits bits);
 
  private:
+  const Range& range();
+
   Activation x_;
   Quantized codes_;  // as they were asked for last
 };

@@ -95,9 +95,7 @@ ObjectDetection::ObjectDetection(const Recipe& recipe, std::shared_ptr<Ranks> ra
       split_(hold_out(train_->size(), recipe.data.validation)),
       execution_(make_execution(recipe.precision, recipe.running, recipe.training.seed)) {
   classes_ = classes_to_keep(train_->classes(), recipe.data);
-  Recipe with_classes = recipe;
-  with_classes.data.classes = classes_;
-  model_ = make_detector(with_classes, execution_);
+  model_ = make_detector(recipe.model, train_->classes().size(), recipe.precision.layer_bits, execution_);
   model_->to(device_);
   layers_ = layers_of(*model_, *execution_, train_view_);
   stream_ = training_stream(shards_);

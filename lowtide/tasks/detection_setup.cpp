@@ -40,13 +40,14 @@ std::vector<std::string> classes_to_keep(const std::vector<std::string>& of_data
   return options.classes.empty() && of_data == voc_classes() ? std::vector<std::string>() : of_data;
 }
 
-std::shared_ptr<RetinaNet> make_detector(const Recipe& recipe, const std::shared_ptr<Execution>& execution) {
-  const DetectionModelInfo& info = detection_model(recipe.model.name);
-  auto model = std::make_shared<RetinaNet>(info.layers, detector_classes(recipe.data).size(),
-                                           recipe.model.freeze_norm);
-  model->initialise(recipe.training.seed);
-  if (!recipe.model.weights.empty()) model->load_backbone(recipe.model.weights);
-  attach_layers(*model, execution, {}, recipe.precision.layer_bits, recipe.model.name);
+std::shared_ptr<RetinaNet> make_detector(const ModelOptions& options, std::size_t classes,
+                                         const std::vector<std::string>& layer_bits,
+                                         const std::shared_ptr<Execution>& execution) {
+  auto model =
+      std::make_shared<RetinaNet>(detection_model(options.name).layers, classes, options.freeze_norm);
+  model->initialise(execution->seed);
+  if (!options.weights.empty()) model->load_backbone(options.weights);
+  attach_layers(*model, execution, {}, layer_bits, options.name);
   return model;
 }
 
@@ -67,13 +68,12 @@ TaskShape shape_of_detection(const Recipe& recipe) {
   constexpr std::int64_t kPublishedImages = 5717;
   TaskShape shape;
   std::int64_t images = kPublishedImages;
-  Recipe untrained = recipe;
-  untrained.model.weights.clear();  // need not be there to be counted
+  std::size_t classes = detector_classes(recipe.data).size();
   try {
     const VocDataset data(recipe.data.dir, recipe.data.train_set,
                           {recipe.data.classes, recipe.data.skip_damaged});
     images = data.size();
-    untrained.data.classes = data.classes();
+    classes = data.classes().size();
   } catch (const UserError& missing) {
     shape.assumed =
         fmt::format("{}; counted for VOC 2012: {} training images", missing.what(), kPublishedImages);
@@ -82,7 +82,9 @@ TaskShape shape_of_detection(const Recipe& recipe) {
   shape.steps_per_epoch =
       static_cast<double>(images - recipe.data.validation) / static_cast<double>(recipe.training.batch);
   const auto execution = make_execution(recipe.precision, recipe.running, recipe.training.seed);
-  const auto model = make_detector(untrained, execution);
+  ModelOptions untrained = recipe.model;
+  untrained.weights.clear();  // need not be there to be counted
+  const auto model = make_detector(untrained, classes, recipe.precision.layer_bits, execution);
   shape.layers = layers_of(*model, *execution, view_of(recipe.data, /*training=*/true));
   shape.sizes = layer_sizes(*model, shape.layers);
   return shape;

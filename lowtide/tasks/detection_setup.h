@@ -21,9 +21,11 @@ std::vector<std::string> detector_classes(const DataOptions& options);
 // What the recipe of a run says of the classes that its data has: nothing where they are VOC's and it named none.
 std::vector<std::string> classes_to_keep(const std::vector<std::string>& of_data, const DataOptions& options);
 
-// The detector of those classes, initialised by the recipe's seed and its file of weights, if it names one; its layers
-// attached to the execution.
-std::shared_ptr<RetinaNet> make_detector(const Recipe& recipe, const std::shared_ptr<Execution>& execution);
+// A detector of so many classes, initialised by the execution's seed and the options' file of weights, if they name one; its layers
+// attached to the execution by the recipe's rules.
+std::shared_ptr<RetinaNet> make_detector(const ModelOptions& options, std::size_t classes,
+                                         const std::vector<std::string>& layer_bits,
+                                         const std::shared_ptr<Execution>& execution);
 
 // Its layers, with the MACs for an image of this size; or for one of 500 × 375, as most of VOC's are, in this view.
 std::vector<Ledger::Layer> layers_of(RetinaNet& model, Execution& execution, std::int64_t height,

@@ -23,19 +23,18 @@ bool has_weights_folder(const ModelOptions& model) {
 }
 
 // A folder of published weights says what its network is; else the recipe does.
-BertConfig config_of(const Recipe& recipe) {
-  if (recipe.model.name != "bert") {
-    throw UserError(fmt::format("model is '{}'; expected bert for pairs of sentences", recipe.model.name));
+BertConfig config_of(const DataOptions& data, const ModelOptions& model) {
+  if (model.name != "bert") {
+    throw UserError(fmt::format("model is '{}'; expected bert for pairs of sentences", model.name));
   }
-  if (has_weights_folder(recipe.model))
-    return open_bert_config(fs::path(recipe.model.weights) / "config.json");
+  if (has_weights_folder(model)) return open_bert_config(fs::path(model.weights) / "config.json");
   BertConfig config;
-  config.hidden = recipe.model.hidden;
-  config.layers = recipe.model.layers;
-  config.heads = recipe.model.heads;
-  config.feed_forward = recipe.model.feed_forward_units();
-  config.positions = recipe.data.length;
-  config.dropout = config.attention_dropout = recipe.model.dropout;
+  config.hidden = model.hidden;
+  config.layers = model.layers;
+  config.heads = model.heads;
+  config.feed_forward = model.feed_forward_units();
+  config.positions = data.length;
+  config.dropout = config.attention_dropout = model.dropout;
   check(config, "the recipe's bert");
   return config;
 }
@@ -48,20 +47,20 @@ WordPiece pieces_of(const DataOptions& data, const ModelOptions& model) {
 }
 
 // The words that the vocabulary has, unless published weights say how many their network has.
-BertConfig with_words(BertConfig config, const Recipe& recipe, const WordPiece& pieces) {
+BertConfig with_words(BertConfig config, const DataOptions& data, const ModelOptions& model,
+                      const WordPiece& pieces) {
   const std::int64_t words = pieces.vocabulary().size();
-  if (!has_weights_folder(recipe.model)) {
+  if (!has_weights_folder(model)) {
     config.vocabulary = words;
     config.padding = pieces.padding();
   }
   if (words > config.vocabulary) {
     throw UserError(fmt::format(
         "the vocabulary has {} pieces, {} has {} words; expected the vocabulary that belongs to it", words,
-        recipe.model.weights, config.vocabulary));
+        model.weights, config.vocabulary));
   }
-  if (recipe.data.length > config.positions) {
-    throw UserError(
-        fmt::format("length is {}; this bert has {} positions", recipe.data.length, config.positions));
+  if (data.length > config.positions) {
+    throw UserError(fmt::format("length is {}; this bert has {} positions", data.length, config.positions));
   }
   return config;
 }
@@ -106,13 +105,13 @@ Entailment::Entailment(const Recipe& recipe, std::shared_ptr<Ranks> ranks)
       ranks_(std::move(ranks)),
       shards_(ranks_->shards_of(recipe.training.shards)),
       device_(device_of(recipe.running)),
-      config_(config_of(recipe)),
+      config_(config_of(recipe.data, recipe.model)),
       pieces_(pieces_of(recipe.data, recipe.model)),
       execution_(make_execution(recipe.precision, recipe.running, recipe.training.seed)) {
-  config_ = with_words(config_, recipe, pieces_);
+  config_ = with_words(config_, recipe.data, recipe.model, pieces_);
   const std::int64_t labels = read_data();
   sampler_ = std::make_unique<LengthSampler>(make_sampler());
-  make_model(recipe, labels);
+  make_model(recipe.model, recipe.precision.layer_bits, labels);
 }
 
 std::int64_t Entailment::read_data() {
@@ -166,14 +165,15 @@ Entailment::Encoded Entailment::encode(const std::vector<SentencePair>& pairs) {
   return encoded;
 }
 
-void Entailment::make_model(const Recipe& recipe, std::int64_t labels) {
+void Entailment::make_model(const ModelOptions& options, const std::vector<std::string>& layer_bits,
+                            std::int64_t labels) {
   model_ = std::make_shared<BertClassifier>(config_, labels);
   initialise(*model_, seed_);
-  if (!recipe.model.weights.empty()) {
-    const fs::path weights = recipe.model.weights;
-    load_bert_weights(*model_, has_weights_folder(recipe.model) ? weights / "model.safetensors" : weights);
+  if (!options.weights.empty()) {
+    const fs::path weights = options.weights;
+    load_bert_weights(*model_, has_weights_folder(options) ? weights / "model.safetensors" : weights);
   }
-  attach_layers(*model_, execution_, {}, recipe.precision.layer_bits, recipe.model.name);
+  attach_layers(*model_, execution_, {}, layer_bits, options.name);
   model_->to(device_);
   layers_ = measure_layers(*model_, *execution_, 1, [&] {
     const torch::Tensor one =

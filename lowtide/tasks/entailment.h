@@ -58,7 +58,8 @@ class Entailment final : public Task {
   std::int64_t read_data();  // how many classes there are
   void read_test(const EntailmentData& train);
   Encoded encode(const std::vector<SentencePair>& pairs);
-  void make_model(const Recipe& recipe, std::int64_t labels);
+  void make_model(const ModelOptions& options, const std::vector<std::string>& layer_bits,
+                  std::int64_t labels);
   LengthSampler make_sampler() const { return {seed_, train_.lengths(), batch_}; }
   Batch host_batch(const Encoded& data, const std::vector<std::int64_t>& items) const;
   Batch to_device(const Batch& batch) const;

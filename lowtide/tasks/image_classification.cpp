@@ -33,7 +33,7 @@ ImageClassification::ImageClassification(const Recipe& recipe, std::shared_ptr<R
   const Augmentations augmentations = augmentations_of(recipe.data, shape);
   train_augment_ = augmentations.train;
   eval_augment_ = augmentations.eval;
-  model_ = make_image_model(recipe, shape, execution_);
+  model_ = make_image_model(recipe.model.name, shape, recipe.precision.layer_bits, execution_);
   model_->to(device_);
   batches_ = training_batches(ranks_->shards_of(training_.shards));
 }

@@ -70,11 +70,12 @@ Augmentations augmentations_of(const DataOptions& options, ImageShape& shape) {
   return {train, eval};
 }
 
-std::shared_ptr<ImageModel> make_image_model(const Recipe& recipe, const ImageShape& shape,
+std::shared_ptr<ImageModel> make_image_model(const std::string& name, const ImageShape& shape,
+                                             const std::vector<std::string>& layer_bits,
                                              const std::shared_ptr<Execution>& execution) {
-  auto model = image_model(recipe.model.name).make(shape.channels, shape.classes);
-  initialise(*model, recipe.training.seed);
-  attach_layers(*model, execution, model->default_rules(), recipe.precision.layer_bits, recipe.model.name);
+  auto model = image_model(name).make(shape.channels, shape.classes);
+  initialise(*model, execution->seed);
+  attach_layers(*model, execution, model->default_rules(), layer_bits, name);
   return model;
 }
 

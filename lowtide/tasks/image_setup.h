@@ -32,9 +32,10 @@ struct Augmentations {
 // the one of the other.
 Augmentations augmentations_of(const DataOptions& options, ImageShape& shape);
 
-// The model, initialised by the recipe's seed, its layers attached to the execution by the model's rules and
-// the recipe's. UserError for a rule that matches no layer.
-std::shared_ptr<ImageModel> make_image_model(const Recipe& recipe, const ImageShape& shape,
+// The model of that name, initialised by the execution's seed, its layers attached to the execution by the model's own rules and
+// then the recipe's (`layer_bits`). UserError for one of the recipe's that matches no layer.
+std::shared_ptr<ImageModel> make_image_model(const std::string& name, const ImageShape& shape,
+                                             const std::vector<std::string>& layer_bits,
                                              const std::shared_ptr<Execution>& execution);
 
 // By one forward pass of one black image.

@@ -16,8 +16,8 @@ bool parse(std::string_view text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-NodeSplit split_of(const Recipe& recipe, const Graph& graph) {
-  const std::string& asked = recipe.data.node_split;
+// `asked`: the recipe's node-split.
+NodeSplit split_of(const std::string& asked, std::uint64_t seed, const Graph& graph) {
   if (asked == "data") {
     if (!graph.split.empty()) return graph.split;
     throw UserError(
@@ -30,11 +30,11 @@ NodeSplit split_of(const Recipe& recipe, const Graph& graph) {
   const std::string_view valid = colon == std::string::npos ? "" : std::string_view(asked).substr(colon + 1);
   std::int64_t train_nodes = 0, valid_nodes = 0;
   if (parse(train, train_nodes) && parse(valid, valid_nodes) && train_nodes > 0 && valid_nodes > 0) {
-    return split_by_class(graph.labels, graph.classes, train_nodes, valid_nodes, recipe.training.seed);
+    return split_by_class(graph.labels, graph.classes, train_nodes, valid_nodes, seed);
   }
   double train_share = 0, valid_share = 0;
   if (parse(train, train_share) && parse(valid, valid_share)) {
-    return split_by_share(graph.nodes, train_share, valid_share, recipe.training.seed);
+    return split_by_share(graph.nodes, train_share, valid_share, seed);
   }
   throw UserError(fmt::format(
       "node-split is '{}'; expected data, shares such as 0.6:0.2, or nodes of each class such as 20:30",
@@ -83,7 +83,7 @@ Graph open_nodes(const Recipe& recipe) {
 }
 
 Graph prepare_graph(Graph graph, const Recipe& recipe) {
-  graph.split = split_of(recipe, graph);
+  graph.split = split_of(recipe.data.node_split, recipe.training.seed, graph);
   if (graph.split.train.empty())
     throw UserError(fmt::format("{}: the split has no training nodes", graph.place));
   check_sampling(recipe, graph.split);

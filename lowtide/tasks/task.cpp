@@ -58,7 +58,7 @@ TaskShape shape_of_image_task(const Recipe& recipe) {
       static_cast<double>(items - recipe.data.validation) / static_cast<double>(recipe.training.batch);
   augmentations_of(recipe.data, shape);
   const auto execution = make_execution(recipe.precision, recipe.running, recipe.training.seed);
-  const auto model = make_image_model(recipe, shape, execution);
+  const auto model = make_image_model(recipe.model.name, shape, recipe.precision.layer_bits, execution);
   result.layers = layers_of(*model, *execution, shape);
   result.sizes = layer_sizes(*model, result.layers);
   return result;

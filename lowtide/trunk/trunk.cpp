@@ -28,22 +28,10 @@ class StageCall {
     return stage_.conv->is_training() && !is_float_bits(bits()) ? bits() : DeviceBits();
   }
 
-  // What its convolution reads: a block's input, or the result of the stage before. Training encodes it by its own range, which
-  // is to move the running one; an evaluation by the running one.
-  Quantized read(LayerInput& x, std::vector<RangeUpdate>& updates) const {
-    const ActivationRange& running = stage_.conv->input_range();
-    if (is_float_bits(bits())) return x.codes(bits(), {});
-    if (!stage_.conv->is_training()) return x.codes(bits(), running.running());
-    updates.push_back(running.update(x.range()));
-    return x.codes(bits());
-  }
-  Quantized read(ConvNorm& before, std::vector<RangeUpdate>& updates) const {
-    const ActivationRange& running = stage_.conv->input_range();
-    if (is_float_bits(bits())) return before.encode({}, bits());
-    if (!stage_.conv->is_training()) return before.encode(running.running(), bits());
-    MeasuredCodes measured = before.encode_measured(bits());
-    updates.push_back(running.update(measured.range));
-    return std::move(measured.codes);
+  // What its convolution reads of a block's input, or of the stage before.
+  template <typename Input>
+  Quantized read(Input& x, std::vector<RangeUpdate>& updates) const {
+    return stage_.conv->input_range().encode(x, bits(), stage_.conv->is_training(), updates);
   }
 
   void forward(const Quantized& input, bool keeps) {

@@ -12,11 +12,9 @@ constexpr const char* kModel = "cifar-resnet8";
 
 // The way back multiplies twice as much, but for the images, whose gradient nobody needs.
 double macs_per_step(std::int64_t batch) {
-  Recipe recipe;
-  recipe.model.name = kModel;
-  const auto execution = make_execution(recipe.precision, recipe.running, recipe.training.seed);
+  const auto execution = make_execution({}, {}, /*seed=*/1);
   const ImageShape shape{3, 32, 32, 10};
-  const auto model = make_image_model(recipe, shape, execution);
+  const auto model = make_image_model(kModel, shape, {}, execution);
   double forward = 0;
   for (const Ledger::Layer& layer : layers_of(*model, *execution, shape))
     forward += static_cast<double>(layer.macs);

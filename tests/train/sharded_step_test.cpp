@@ -16,12 +16,11 @@ class TwoShards : public testing::Test {
  protected:
   TwoShards() {
     Recipe recipe;
-    recipe.model.name = "cifar-resnet8";
     recipe.precision.engine = "simulated";
     execution_ = make_execution(recipe.precision, recipe.running, recipe.training.seed);
     execution_->bits = {4, 6};
     execution_->step = 3;
-    model_ = make_image_model(recipe, {3, 8, 8, 10}, execution_);
+    model_ = make_image_model("cifar-resnet8", {3, 8, 8, 10}, {}, execution_);
     torch::manual_seed(1);
     images_ = torch::randn({8, 3, 8, 8}).contiguous(torch::MemoryFormat::ChannelsLast);
     labels_ = torch::randint(10, {8});

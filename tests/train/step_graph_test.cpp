@@ -18,7 +18,7 @@ class Steps {
   Steps(const std::string& engine, const torch::Device& device, bool captured)
       : recipe_(recipe_for(engine, device)) {
     execution_ = make_execution(recipe_.precision, recipe_.running, recipe_.training.seed);
-    model_ = make_image_model(recipe_, {3, 16, 16, 10}, execution_);
+    model_ = make_image_model("cifar-resnet8", {3, 16, 16, 10}, {}, execution_);
     model_->to(device);
     optimizer_ = make_optimizer(recipe_.training, *model_);
     halted_ = torch::zeros({}, torch::TensorOptions(torch::kBool).device(device));
@@ -62,7 +62,6 @@ class Steps {
  private:
   static Recipe recipe_for(const std::string& engine, const torch::Device& device) {
     Recipe recipe;
-    recipe.model.name = "cifar-resnet8";
     recipe.precision.engine = engine;
     recipe.running.device = device.is_cuda() ? "cuda" : "cpu";
     return recipe;

@@ -121,9 +121,10 @@ class CheckedConvNorm final : public ConvNorm {
     LayerInput sum = tested_->add(residual, reader);
     expect_within("sum", sum.activation().value, rectified(), z_.error);
     if (sum.activation().range.min.defined()) {
-      expect_range("range of the sum", sum.range(), rectified());
+      expect_range("range of the sum", sum.activation().range, rectified());
       if (!is_float_bits(reader))
-        expect_codes("codes of the sum", sum.codes(reader), rectified(), z_.error, Noise::none());
+        expect_codes("codes of the sum", sum.encode_measured(reader).codes, rectified(), z_.error,
+                     Noise::none());
     }
     expect_running_statistics();
     return sum;

@@ -19,8 +19,7 @@ LOWTIDE_SIMD void add_span(const AddSpan& span, std::int64_t n, std::int64_t per
   Floats low = Floats{} + extremes.min, high = Floats{} + extremes.max, poison{};
   const Floats floor = Floats{} + map.floor, zero{};
   for (std::int64_t strip = 0; strip < std::min(period, whole); strip += kStrip) {
-    MapStrip m;
-    LOWTIDE_LOAD_MAP(m, map, strip)
+    const MapStrip m(map, strip);
     for (std::int64_t i = strip, row = strip; i < whole; row += period) {
       Ints passed[kStripVectors]{};
       for (std::int32_t bit = 1; bit < 1 << kSignsPerByte && i < whole; bit <<= 1, i += period) {

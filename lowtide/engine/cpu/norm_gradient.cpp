@@ -35,8 +35,7 @@ LOWTIDE_SIMD void gradient_sums(const BackSpan& span, std::int64_t n, std::int64
   std::fill_n(lanes.low, period, Extremes::of_none().min);
   std::fill_n(lanes.high, period, Extremes::of_none().max);
   for (std::int64_t strip = 0; strip < std::min(period, whole); strip += kStrip) {
-    MapStrip m;
-    LOWTIDE_LOAD_MAP(m, map, strip)
+    const MapStrip m(map, strip);
     Floats sums[kStripVectors]{}, products[kStripVectors]{}, low[kStripVectors], high[kStripVectors];
     for (int k = 0; k < kStripVectors; ++k) {
       low[k] = Floats{} + Extremes::of_none().min;
@@ -130,8 +129,7 @@ LOWTIDE_SIMD void input_gradient(const GradientTerms& of, std::int64_t n, std::i
   const std::int64_t whole = n / kStrip * kStrip;
   Floats low = Floats{} + extremes.min, high = Floats{} + extremes.max, poison{};
   for (std::int64_t strip = 0; strip < std::min(period, whole); strip += kStrip) {
-    MapStrip m;
-    LOWTIDE_LOAD_MAP(m, map, strip)
+    const MapStrip m(map, strip);
     Floats gradient_mean[kStripVectors], slope[kStripVectors];
     for (int k = 0; k < kStripVectors; ++k) {
       gradient_mean[k] = LOWTIDE_LOAD(Floats, of.gradient_mean + strip + k * kSimdLanes);
@@ -162,12 +160,6 @@ LOWTIDE_SIMD void input_gradient(const GradientTerms& of, std::int64_t n, std::i
   for (int k = 0; k < kSimdLanes; ++k) {
     extremes.join({low[k], high[k], poison[k]});
   }
-}
-
-at::Tensor floats_of(const std::vector<float>& values) {
-  at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::TensorOptions(at::kFloat));
-  std::copy(values.begin(), values.end(), tensor.data_ptr<float>());
-  return tensor;
 }
 
 }  // namespace
@@ -250,8 +242,11 @@ MapGradients MapBackward::of(const at::Tensor& gradient, bool wants_residual,
 MapBackward::Terms MapBackward::finish_sums(const at::Tensor& masked, MapGradients& result) const {
   const auto channels = static_cast<std::size_t>(layout_->channels);
   const std::int64_t rows = layout_->elements / layout_->channels;
-  std::vector<float> weight(channels), bias(channels), gradient_mean(channels), slope(channels);
-  std::vector<double> sums(channels), products(channels);
+  KeptVector<float> gradient_mean(channels), slope(channels);
+  KeptVector<double> sums(channels), products(channels);
+  result.weight = at::empty({layout_->channels}, x_.options());
+  result.bias = at::empty({layout_->channels}, x_.options());
+  float *weight = result.weight.data_ptr<float>(), *bias = result.bias.data_ptr<float>();
   const auto lanes = static_cast<std::size_t>(layout_->chunks * layout_->period);
   for (std::size_t first = 0; first < lanes; first += channels) {
     for (std::size_t c = 0; c < channels; ++c) {
@@ -270,8 +265,6 @@ MapBackward::Terms MapBackward::finish_sums(const at::Tensor& masked, MapGradien
     gradient_mean[c] = static_cast<float>(sum / n);
     slope[c] = static_cast<float>(product * inverse * inverse / n);
   }
-  result.weight = floats_of(weight);
-  result.bias = floats_of(bias);
   return {masked.data_ptr<float>(), x_.data_ptr<float>(), layout_->spread(gradient_mean),
           layout_->spread(slope)};
 }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "lowtide/base/kept_memory.h"
 #include "lowtide/engine/cpu/image_watcher.h"
@@ -24,8 +23,8 @@ using LaneTable = KeptArray<float>;
 
 // Of each channel; NaN where the channel holds anything that is not finite.
 struct ChannelStatistics {
-  std::vector<float> mean, variance;  // the variance biased
-  std::vector<float> low, high;
+  KeptVector<float> mean, variance;  // the variance biased
+  KeptVector<float> low, high;
 };
 
 // Takes them of a tensor, or of a convolution's output while it is being computed.
@@ -52,7 +51,7 @@ class ChannelMoments final : public ImageWatcher {
 
 // z = (x - mean) · factor + bias, then ReLU perhaps.
 struct ChannelMap {
-  std::vector<float> mean, factor, bias;
+  KeptVector<float> mean, factor, bias;
   bool relu = false;
 
   // Of all z. Rounding keeps order, so a channel's extremes are where those of x are: to the bit what a pass
@@ -74,9 +73,9 @@ MappedSum map_and_add(const at::Tensor& x, const ChannelMap& map, const at::Tens
 
 // How far a channel's numbers lie from the mean they are normalised by.
 struct ChannelScatter {
-  std::vector<float> inverse_deviation;
-  std::vector<float> max_deviation;  // the greatest |x - mean|
-  bool of_batch = true;              // mean and deviation are those of x itself, and move with it
+  KeptVector<float> inverse_deviation;
+  KeptVector<float> max_deviation;  // the greatest |x - mean|
+  bool of_batch = true;             // mean and deviation are those of x itself, and move with it
 };
 
 // The gradient at x from that at the result, through ReLU and normalisation.

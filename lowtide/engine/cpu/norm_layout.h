@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
-#include <vector>
+#include <span>
 
 #include "lowtide/base/error.h"
 #include "lowtide/base/lanes.h"
@@ -74,7 +74,7 @@ struct Layout {
   LaneTable table() const { return kept_array<float>(chunks * period); }
 
   // A channel's constants for every lane of a period.
-  KeptVector<float> spread(const std::vector<float>& by_channel) const {
+  KeptVector<float> spread(std::span<const float> by_channel) const {
     KeptVector<float> lanes(static_cast<std::size_t>(period));
     for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i] = by_channel[i % by_channel.size()];
     return lanes;
@@ -118,18 +118,19 @@ struct MapPointers {
         floor(tables.floor) {}
 };
 
-// The map's constants for the vectors of a strip, in registers.
+// The map's constants for the vectors of a strip, in registers. It loads and does not compute, so it may be inlined into code for
+// other instructions.
 struct MapStrip {
   Floats mean[kStripVectors], factor[kStripVectors], bias[kStripVectors];
-};
 
-// Fills a MapStrip. A macro, as those of lanes.h: a function would not be inlined into code for other instructions.
-#define LOWTIDE_LOAD_MAP(to, map, strip)                                            \
-  for (int k = 0; k < kStripVectors; ++k) {                                         \
-    (to).mean[k] = LOWTIDE_LOAD(Floats, (map).mean + (strip) + k * kSimdLanes);     \
-    (to).factor[k] = LOWTIDE_LOAD(Floats, (map).factor + (strip) + k * kSimdLanes); \
-    (to).bias[k] = LOWTIDE_LOAD(Floats, (map).bias + (strip) + k * kSimdLanes);     \
+  [[gnu::always_inline]] MapStrip(const MapPointers& map, std::int64_t strip) {
+    for (int k = 0; k < kStripVectors; ++k) {
+      mean[k] = LOWTIDE_LOAD(Floats, map.mean + strip + k * kSimdLanes);
+      factor[k] = LOWTIDE_LOAD(Floats, map.factor + strip + k * kSimdLanes);
+      bias[k] = LOWTIDE_LOAD(Floats, map.bias + strip + k * kSimdLanes);
+    }
   }
+};
 
 inline float mapped(float x, const MapPointers& map, std::int64_t lane) {
   return (x - map.mean[lane]) * map.factor[lane] + map.bias[lane];

@@ -174,16 +174,18 @@ ChannelStatistics ChannelMoments::joined() const {
   });
   fold(squares);
   ChannelStatistics result;
+  for (KeptVector<float>* of : {&result.mean, &result.variance, &result.low, &result.high})
+    of->resize(channels);
   for (std::size_t c = 0; c < channels; ++c) {
     const auto poison = static_cast<float>(mean[c] * 0.0);  // comparisons pass over a NaN, sums do not
     for (std::size_t i = c; i < lanes; i += channels) {
       low[c] = std::min(low[c], low[i]);
       high[c] = std::max(high[c], high[i]);
     }
-    result.mean.push_back(static_cast<float>(mean[c]));
-    result.variance.push_back(static_cast<float>(squares[c] / counts[c]));
-    result.low.push_back(low[c] + poison);
-    result.high.push_back(high[c] + poison);
+    result.mean[c] = static_cast<float>(mean[c]);
+    result.variance[c] = static_cast<float>(squares[c] / counts[c]);
+    result.low[c] = low[c] + poison;
+    result.high[c] = high[c] + poison;
   }
   return result;
 }

@@ -21,18 +21,20 @@ Normalisation start_normalisation(const NormParameters& norm, bool relu, std::in
     running = static_cast<float>((1 - rate) * static_cast<double>(running) + rate * now);
   };
   Normalisation result;
-  result.map.relu = relu;
-  result.map.bias.assign(bias, bias + channels);
-  result.scatter.of_batch = norm.uses_batch;
+  auto& [map, scatter] = result;
+  map.relu = relu;
+  map.bias.assign(bias, bias + channels);
+  scatter.of_batch = norm.uses_batch;
+  for (KeptVector<float>* of : {&map.mean, &map.factor, &scatter.inverse_deviation, &scatter.max_deviation})
+    of->resize(channels);
   for (std::size_t c = 0; c < channels; ++c) {
     const float mean = norm.uses_batch ? batch->mean[c] : running_mean[c];
     const float variance = norm.uses_batch ? batch->variance[c] : running_variance[c];
     const float inverse = 1.0f / std::sqrt(variance + static_cast<float>(kNormEpsilon));
-    result.map.mean.push_back(mean);
-    result.map.factor.push_back(inverse * weight[c]);
-    result.scatter.inverse_deviation.push_back(inverse);
-    result.scatter.max_deviation.push_back(batch ? std::max(mean - batch->low[c], batch->high[c] - mean)
-                                                 : 0.0f);
+    map.mean[c] = mean;
+    map.factor[c] = inverse * weight[c];
+    scatter.inverse_deviation[c] = inverse;
+    if (batch != nullptr) scatter.max_deviation[c] = std::max(mean - batch->low[c], batch->high[c] - mean);
     if (!norm.uses_batch) continue;
     move(running_mean[c], mean);
     move(running_variance[c], unbias * variance);

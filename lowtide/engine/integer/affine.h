@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "lowtide/base/kept_memory.h"
 #include "lowtide/quant/quantized.h"
 
 namespace lowtide::integer {
@@ -52,5 +53,12 @@ struct Affine {
     return static_cast<double>(scale) * static_cast<double>(code - zero_point) + residual;
   }
 };
+
+// How `count` rows of codes are to be read, from `first` on: the weights of output channels.
+inline KeptVector<Affine> affine_rows(const Quantized& q, std::int64_t first, std::int64_t count) {
+  KeptVector<Affine> rows(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = Affine::of(q, first + static_cast<std::int64_t>(i));
+  return rows;
+}
 
 }  // namespace lowtide::integer

@@ -31,20 +31,21 @@ struct PhaseConstants {
 
 struct Weights {
   KeptVector<std::int32_t> centred;  // qw - zw, [tap][channel]
-  std::vector<Affine> rows;          // by channel
-  std::vector<float> scale;          // sx sw
-  std::vector<float> window_scale;   // sx ew
+  KeptVector<Affine> rows;           // by channel
+  KeptVector<float> scale;           // sx sw
+  KeptVector<float> window_scale;    // sx ew
 
   Weights(const Quantized& w, std::int64_t channels, std::int64_t taps, const Affine& x)
-      : centred(static_cast<std::size_t>(taps * channels)) {
+      : centred(static_cast<std::size_t>(taps * channels)),
+        rows(affine_rows(w, 0, channels)),
+        scale(rows.size()),
+        window_scale(rows.size()) {
     const std::uint8_t* code = w.code.data_ptr<std::uint8_t>();  // [channel][tap]
-    for (std::int64_t c = 0; c < channels; ++c) {
-      rows.push_back(Affine::of(w, c));
-      scale.push_back(x.scale * rows.back().scale);
-      window_scale.push_back(static_cast<float>(x.scale * rows.back().residual));
-      for (std::int64_t tap = 0; tap < taps; ++tap) {
-        centred[static_cast<std::size_t>(tap * channels + c)] = code[c * taps + tap] - rows.back().zero_point;
-      }
+    for (std::size_t c = 0; c < rows.size(); ++c) {
+      scale[c] = x.scale * rows[c].scale;
+      window_scale[c] = static_cast<float>(x.scale * rows[c].residual);
+      for (std::int64_t tap = 0; tap < taps; ++tap, ++code)
+        centred[static_cast<std::size_t>(tap * channels) + c] = *code - rows[c].zero_point;
     }
   }
 };
@@ -58,7 +59,7 @@ PhaseConstants make_constants(const Plan& plan, const Phase& phase, const Weight
   for (std::size_t r = 0; r < phase.row_valid.size(); ++r) {
     for (std::size_t col = 0; col < phase.col_valid.size(); ++col) {
       std::vector<DepthwiseTap>& valid = constants.taps.emplace_back();
-      std::vector<std::int64_t> sums(channels);
+      KeptVector<std::int64_t> sums(channels);
       for (const Tap& tap : phase.taps) {
         if (!phase.valid(tap, r, col)) continue;
         const std::int64_t index = tap.kernel_row * kernel_cols + tap.kernel_col;

@@ -43,7 +43,7 @@ at::Tensor direct_output(const Quantized& x, const Quantized& w, const ConvShape
                                shape.weight[2], shape.weight[3], inputs};
     operands.push_back(
         {PackedWeights(vectors_for(outputs), taps, quads_for(inputs)),
-         make_output_epilogue(weights, phase, input, weight_rows(w, group * outputs, outputs))});
+         make_output_epilogue(weights, phase, input, affine_rows(w, group * outputs, outputs))});
     pack_weights(weights, phase, outputs, operands.back().weights);
   }
   const DirectCall call{.code = x.code.data_ptr<std::uint8_t>(),

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "lowtide/base/lanes.h"
+#include "lowtide/base/scratch.h"
 #include "lowtide/base/simd.h"
 #include "lowtide/engine/integer/tuning.h"
 
@@ -84,12 +85,15 @@ FixedPoint::FixedPoint(const std::uint8_t* code, std::span<const Affine> rows, s
   const auto count = static_cast<std::int64_t>(rows.size());
   const std::int64_t rows_per_thread =
       std::max<std::int64_t>(1, kFixedPointsPerThread / std::max<std::int64_t>(1, columns));
-  std::vector<double> low(scale.size(), kInfinity), high(scale.size(), -kInfinity), inverse(scale.size());
+  KeptVector<double> low(scale.size(), kInfinity), high(scale.size(), -kInfinity), inverse(scale.size());
   std::mutex joining;  // extremes do not depend on the order
   at::parallel_for(0, count, rows_per_thread, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<double> least(scale.size(), kInfinity), most(scale.size(), -kInfinity);
+    thread_local Scratch<double> memory;
+    double *least = memory.at_least(2 * columns), *most = least + columns;
+    std::fill_n(least, columns, kInfinity);
+    std::fill_n(most, columns, -kInfinity);
     for (std::int64_t row = begin; row < end; ++row) {
-      widen(code + row * columns, rows[static_cast<std::size_t>(row)], columns, least.data(), most.data());
+      widen(code + row * columns, rows[static_cast<std::size_t>(row)], columns, least, most);
     }
     const std::lock_guard lock(joining);
     for (std::size_t c = 0; c < scale.size(); ++c) {

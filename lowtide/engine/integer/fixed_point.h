@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "lowtide/base/kept_memory.h"
 #include "lowtide/engine/integer/affine.h"
@@ -36,7 +35,7 @@ class FixedPoint {
     return scale[c] * u + middle[c] * static_cast<double>(terms);
   }
 
-  std::vector<double> scale, middle;
+  KeptVector<double> scale, middle;
 
  private:
   std::int64_t columns_;

@@ -27,8 +27,8 @@ struct GradientEpilogue {
   std::int64_t channels = 0;
   std::int64_t padded = 0;  // channels, to whole vectors; there are three vectors of sums for each
   std::size_t col_classes = 0;
-  std::vector<float> scale;                                // s S
-  std::vector<float> window_scale;                         // s M
+  KeptVector<float> scale;                                 // s S
+  KeptVector<float> window_scale;                          // s M
   std::array<KeptVector<std::int32_t>, kLimbs> class_sum;  // d Σ of each byte, by class
   std::vector<std::int32_t> class_terms;                   // N d, by class alone
   KeptVector<float> class_value;                           // e Σ w

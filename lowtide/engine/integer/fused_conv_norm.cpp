@@ -64,7 +64,7 @@ cpu::MapBackward& FusedConvNorm::backward() {
 NormGradients FusedConvNorm::norm_gradient(at::Tensor gradient, const ErrorFormat& format,
                                            bool wants_residual) {
   std::optional<ChunkEncoder::Format> codes;
-  if (format.is_bytes()) codes = {format.bits, format.noise};
+  if (format.is_bytes()) codes = format.codes();
   cpu::MapGradients result = backward().of(contiguous(gradient), wants_residual, codes);
   backward_.reset();
   const LayerError error = codes ? LayerError{result.input_codes, result.input_codes}

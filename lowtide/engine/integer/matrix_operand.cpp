@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <span>
 
 #include "lowtide/base/lanes.h"
 #include "lowtide/base/simd.h"
@@ -124,8 +125,8 @@ class ScaledColumns final : public RightOperand {
     }
   }
 
-  std::vector<std::int32_t> zero_, sum_;
-  std::vector<float> scale_, residual_, value_;
+  KeptVector<std::int32_t> zero_, sum_;
+  KeptVector<float> scale_, residual_, value_;
 };
 
 // The same for a right operand in limbs, see fixed_point.h.
@@ -171,9 +172,9 @@ class ScaledTerms final : public RightOperand {
         middle_(padded_),
         value_(padded_) {
     for (auto& sums : sum_) sums.resize(padded_);
-    const FixedPoint fixed(right.code + from * right.along_step,
-                           std::vector<Affine>(right.affine.begin() + from, right.affine.begin() + to),
-                           right.across);
+    const std::span rows =
+        std::span(right.affine).subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(terms_));
+    const FixedPoint fixed(right.code + from * right.along_step, rows, right.across);
     pack_blocks(weights_.blocks, kLimbs * kLanes * terms_,
                 [&](const VectorBlock& block) { pack(fixed, block); });
   }
@@ -210,8 +211,8 @@ class ScaledTerms final : public RightOperand {
     }
   }
 
-  std::array<std::vector<std::int32_t>, kLimbs> sum_;
-  std::vector<float> scale_, middle_, value_;
+  std::array<KeptVector<std::int32_t>, kLimbs> sum_;
+  KeptVector<float> scale_, middle_, value_;
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace lowtide::integer {
 struct Side {
   const std::uint8_t* code = nullptr;
   std::int64_t across = 0, across_step = 0, along_step = 0;
-  std::vector<Affine> affine;  // one; or one for each index across, or along
+  KeptVector<Affine> affine;  // one; or one for each index across, or along
   const Affine& at(std::int64_t i) const {
     return affine[affine.size() == 1 ? 0 : static_cast<std::size_t>(i)];
   }

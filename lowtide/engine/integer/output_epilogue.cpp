@@ -56,7 +56,7 @@ LOWTIDE_SIMD void sum_inputs(const GroupWeights& w, std::int64_t channels, std::
 void OutputEpilogue::row(const SumRow& r) const { finish(*this, r); }
 
 OutputEpilogue make_output_epilogue(const GroupWeights& w, const Phase& phase, const Affine& x,
-                                    const std::vector<Affine>& rows) {
+                                    std::span<const Affine> rows) {
   OutputEpilogue e;
   e.channels = static_cast<std::int64_t>(rows.size());
   e.padded = vectors_for(e.channels) * kLanes;
@@ -76,7 +76,7 @@ OutputEpilogue make_output_epilogue(const GroupWeights& w, const Phase& phase, c
   }
   KeptVector<std::int32_t> sums(static_cast<std::size_t>(w.rows * w.cols) * rows.size());
   sum_inputs(w, e.channels, sums.data());
-  std::vector<std::int64_t> valid(rows.size());  // Σ qw over a class's taps
+  KeptVector<std::int64_t> valid(rows.size());  // Σ qw over a class's taps
   for (std::size_t of_class = 0; of_class < phase.classes(); ++of_class) {
     std::fill(valid.begin(), valid.end(), 0);
     std::int64_t terms = 0;
@@ -97,12 +97,6 @@ OutputEpilogue make_output_epilogue(const GroupWeights& w, const Phase& phase, c
     }
   }
   return e;
-}
-
-std::vector<Affine> weight_rows(const Quantized& w, std::int64_t first, std::int64_t outputs) {
-  std::vector<Affine> rows;
-  for (std::int64_t i = 0; i < outputs; ++i) rows.push_back(Affine::of(w, first + i));
-  return rows;
 }
 
 }  // namespace lowtide::integer

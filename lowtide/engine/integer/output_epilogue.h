@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "lowtide/base/kept_memory.h"
@@ -24,9 +25,9 @@ struct OutputEpilogue {
   std::int64_t channels = 0;  // real ones
   std::int64_t padded = 0;
   std::size_t col_classes = 0;
-  std::vector<std::int32_t> zero_point;   // zw
-  std::vector<float> scale;               // sx sw
-  std::vector<float> window_scale;        // sx ew
+  KeptVector<std::int32_t> zero_point;    // zw
+  KeptVector<float> scale;                // sx sw
+  KeptVector<float> window_scale;         // sx ew
   KeptVector<std::int32_t> class_sum;     // d Σ (qw - zw), by class
   std::vector<std::int32_t> class_terms;  // N d, by class alone
   KeptVector<float> class_value;          // ex (sw Σ (qw - zw) + N ew), by class
@@ -45,9 +46,6 @@ struct GroupWeights {
 };
 
 OutputEpilogue make_output_epilogue(const GroupWeights& w, const Phase& phase, const Affine& x,
-                                    const std::vector<Affine>& rows);
-
-// How the weights of `outputs` output channels are to be read, from `first` on.
-std::vector<Affine> weight_rows(const Quantized& w, std::int64_t first, std::int64_t outputs);
+                                    std::span<const Affine> rows);
 
 }  // namespace lowtide::integer

@@ -101,7 +101,7 @@ Side side_of(const Quantized& q, const at::Tensor& stack, std::int64_t index, bo
   if (q.scale.numel() == 1) {
     side.affine.push_back(Affine::of(q));
   } else if (has_range_per_row(q)) {
-    for (std::int64_t row = 0; row < rows; ++row) side.affine.push_back(Affine::of(q, index * rows + row));
+    side.affine = affine_rows(q, index * rows, rows);
   } else {
     side.affine.push_back(Affine::of(q, index / (stack.size(0) / q.code.size(0))));
   }
@@ -115,8 +115,8 @@ bool scale_varies_along_sum(const Quantized& q, bool summed_first) {
 // The right operand takes over the scales of the left that change along the sum:
 //   Σ (sa·qa + za)·b = Σ qa·(sa·b) + Σ za·b,
 // with sa, za and b at each element along. Leaves the left one's bare codes; returns the second sum, one a column.
-std::vector<float> fold_scales(Side& left, Side& right) {
-  std::vector<double> constant(static_cast<std::size_t>(right.across));
+KeptVector<float> fold_scales(Side& left, Side& right) {
+  KeptVector<double> constant(static_cast<std::size_t>(right.across));
   if (right.affine.size() == 1) right.affine.resize(left.affine.size(), Affine(right.affine[0]));
   for (std::size_t k = 0; k < right.affine.size(); ++k) {
     const Affine& a = left.affine[k];
@@ -159,7 +159,7 @@ at::Tensor product(const Quantized& a, const Quantized& b, const ProductShape& s
     Side right = side_of(b, right_stack, index, !shape.transpose_b);
     float* out = y.data_ptr<float>() + index * rows * columns;
     if (folds) {
-      const std::vector<float> constant = fold_scales(left, right);
+      const KeptVector<float> constant = fold_scales(left, right);
       multiply_all(left, right, true, terms,
                    {.y = out, .row_step = columns, .column_step = 1, .constant = constant.data()}, tiles);
     } else if (left_varies) {

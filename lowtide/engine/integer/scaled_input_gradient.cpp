@@ -62,7 +62,7 @@ LOWTIDE_SIMD void finish_scaled(const ScaledSums& r) {
 
 // sum[i] = Σ_o weight[o] · planes[o][i]
 LOWTIDE_SIMD void weigh_planes(const std::int8_t* planes, std::int64_t plane_bytes,
-                               const std::vector<float>& weight, float* sum) {
+                               std::span<const float> weight, float* sum) {
   constexpr int kVectors = 4;  // sums that do not wait for each other
   constexpr std::int64_t kBlock = kVectors * kSimdLanes;
   const std::int64_t whole = plane_bytes / kBlock * kBlock;
@@ -145,10 +145,10 @@ class ScaledGradient {
 
  private:
   struct Group {
-    std::vector<float> scale;          // so
-    std::vector<float> window_weight;  // eo - so zo
-    KeptVector<float> class_value;     // (s d + e) Σ w, [class][padded input channel]
-    Scratch<std::uint8_t> weights;     // block after block, [output][tap][vector][16][4]
+    KeptVector<float> scale;          // so
+    KeptVector<float> window_weight;  // eo - so zo
+    KeptVector<float> class_value;    // (s d + e) Σ w, [class][padded input channel]
+    Scratch<std::uint8_t> weights;    // block after block, [output][tap][vector][16][4]
   };
 
   const Phase& phase() const { return plan_.phases[0]; }
@@ -164,12 +164,13 @@ class ScaledGradient {
 
   void prepare(const Quantized& w, std::int64_t group) {
     Group& g = groups_.emplace_back();
-    std::vector<Affine> rows;
-    for (std::int64_t o = 0; o < outputs_; ++o) {
-      rows.push_back(Affine::of(w, group * outputs_ + o));
-      g.scale.push_back(rows.back().scale);
-      g.window_weight.push_back(static_cast<float>(
-          rows.back().residual - static_cast<double>(rows.back().scale) * rows.back().zero_point));
+    const KeptVector<Affine> rows = affine_rows(w, group * outputs_, outputs_);
+    g.scale.reserve(rows.size());
+    g.window_weight.reserve(rows.size());
+    for (const Affine& row : rows) {
+      g.scale.push_back(row.scale);
+      g.window_weight.push_back(
+          static_cast<float>(row.residual - static_cast<double>(row.scale) * row.zero_point));
     }
     const std::uint8_t* code = w.code.data_ptr<std::uint8_t>() + group * outputs_ * kernel_taps() * inputs_;
     pack_weights(code, g);

@@ -59,20 +59,22 @@ LOWTIDE_FETCHES inline void fetch_pixels(const Prefetch& prefetch, std::int64_t 
   }
 }
 
-// Blocks of kPixels pixels, then what is left in halves of that.
-template <typename Vectors, int kPixels, int kVectors>
-void dot_pixels_from(const DotRow& row, std::int64_t pixel) {
-  for (; pixel + kPixels <= row.pixels; pixel += kPixels) {
-    fetch_pixels(row.prefetch, pixel, kPixels);
-    dot_pixels<Vectors, kPixels, kVectors>(row, pixel);
+// A row's pixels from `first` on in blocks of kPixels, what is left in halves of that: block<kPixels>(first pixel).
+template <int kPixels, typename Block>
+void in_blocks(std::int64_t first, std::int64_t pixels, const Prefetch& prefetch, const Block& block) {
+  for (; first + kPixels <= pixels; first += kPixels) {
+    fetch_pixels(prefetch, first, kPixels);
+    block.template operator()<kPixels>(first);
   }
-  if constexpr (kPixels > 1) dot_pixels_from<Vectors, kPixels / 2, kVectors>(row, pixel);
+  if constexpr (kPixels > 1) in_blocks<kPixels / 2>(first, pixels, prefetch, block);
 }
 
 template <typename Vectors, int kVectors>
 void dot_row_of(const DotRow& row) {
-  constexpr int kFit = rows_at_once(Vectors::kSums / kVectors);
-  dot_pixels_from < Vectors, kFit<2 ? 2 : kFit, kVectors>(row, 0);
+  constexpr int kFit = rows_at_once(Vectors::kSums / kVectors), kMost = kFit < 2 ? 2 : kFit;
+  in_blocks<kMost>(0, row.pixels, row.prefetch, [&]<int kPixels>(std::int64_t first) {
+    dot_pixels<Vectors, kPixels, kVectors>(row, first);
+  });
 }
 
 template <typename Vectors>
@@ -125,19 +127,13 @@ void scaled_pixels(const ScaledRow& row, std::int64_t first) {
   }
 }
 
-template <typename Vectors, int kPixels, int kVectors>
-void scaled_pixels_from(const ScaledRow& row, std::int64_t pixel) {
-  for (; pixel + kPixels <= row.pixels; pixel += kPixels) {
-    fetch_pixels(row.prefetch, pixel, kPixels);
-    scaled_pixels<Vectors, kPixels, kVectors>(row, pixel);
-  }
-  if constexpr (kPixels > 1) scaled_pixels_from<Vectors, kPixels / 2, kVectors>(row, pixel);
-}
-
 // Twice as many sums are alive here, integers and floats.
 template <typename Vectors, int kVectors>
 void scaled_row_of(const ScaledRow& row) {
-  scaled_pixels_from<Vectors, rows_at_once(Vectors::kSums / (2 * kVectors)), kVectors>(row, 0);
+  constexpr int kMost = rows_at_once(Vectors::kSums / (2 * kVectors));
+  in_blocks<kMost>(0, row.pixels, row.prefetch, [&]<int kPixels>(std::int64_t first) {
+    scaled_pixels<Vectors, kPixels, kVectors>(row, first);
+  });
 }
 
 template <typename Vectors>

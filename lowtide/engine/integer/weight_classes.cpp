@@ -15,7 +15,7 @@ LOWTIDE_SIMD void add_values(const std::uint8_t* code, const Affine& row, std::i
 }  // namespace
 
 KeptVector<float> weight_class_values(const Phase& phase, const std::uint8_t* code,
-                                      const std::vector<Affine>& rows, std::int64_t inputs, double factor) {
+                                      std::span<const Affine> rows, std::int64_t inputs, double factor) {
   const std::int64_t kernel_rows = static_cast<std::int64_t>(phase.row_valid[0].size());
   const std::int64_t kernel_cols = static_cast<std::int64_t>(phase.col_valid[0].size());
   const std::int64_t taps = kernel_rows * kernel_cols, padded = vectors_for(inputs) * kLanes;
@@ -25,7 +25,7 @@ KeptVector<float> weight_class_values(const Phase& phase, const std::uint8_t* co
   }
   KeptVector<float> values(phase.classes() * static_cast<std::size_t>(padded));
   float* to = values.data();
-  std::vector<double> sum(static_cast<std::size_t>(inputs));
+  KeptVector<double> sum(static_cast<std::size_t>(inputs));
   for (std::size_t r = 0; r < phase.row_valid.size(); ++r) {
     for (std::size_t c = 0; c < phase.col_valid.size(); ++c, to += padded) {
       std::fill(sum.begin(), sum.end(), 0);

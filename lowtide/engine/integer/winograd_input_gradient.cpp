@@ -108,9 +108,9 @@ class WinogradGradient {
         error_(Affine::of(dy)),
         code_(w.code.data_ptr<std::uint8_t>()),
         split_(outputs_, error_.max_deviation(dy.bits)),
+        rows_(affine_rows(w, 0, outputs_)),
         to_(to),
         out_(to.dx.data_ptr<float>()) {
-    for (std::int64_t o = 0; o < outputs_; ++o) rows_.push_back(Affine::of(w, o));
     class_value_ = weight_class_values(plan_.phases[0], code_, rows_, inputs_, error_.residual);
   }
 
@@ -128,8 +128,8 @@ class WinogradGradient {
 
  private:
   // Steps of each input channel's weights; from here on those are counted in.
-  std::vector<float> set_steps() {
-    std::vector<float> largest(static_cast<std::size_t>(inputs_)), inverse(largest.size());
+  KeptVector<float> set_steps() {
+    KeptVector<float> largest(static_cast<std::size_t>(inputs_)), inverse(largest.size());
     float poison = 0;  // NaN once a row's range is: comparisons pass over it
     for (std::int64_t o = 0; o < outputs_; ++o) {
       const Affine& row = rows_[static_cast<std::size_t>(o)];
@@ -147,7 +147,7 @@ class WinogradGradient {
   }
 
   WinogradWeights transform_weights(const WinogradKernels& kernels) {
-    const std::vector<float> inverse = set_steps();
+    const KeptVector<float> inverse = set_steps();
     WinogradWeights weights(2, outputs_, inputs_);
     parallel_for(outputs_ / kPair, kTransformedPairsPerThread, [&](std::int64_t pair) {
       for (const VectorBlock& block : weights.blocks) {
@@ -199,9 +199,9 @@ class WinogradGradient {
   const Affine error_;
   const std::uint8_t* code_;
   const Split split_;
-  std::vector<Affine> rows_;
+  const KeptVector<Affine> rows_;
   KeptVector<float> class_value_;
-  std::vector<float> step_;
+  KeptVector<float> step_;
   const GradientTarget to_;
   float* const out_;
 };

@@ -42,7 +42,7 @@ void transform_lane(const GroupWeights& w, const VectorBlock& block, std::int64_
   }
 }
 
-WinogradWeights transform_weights(const GroupWeights& w, const std::vector<Affine>& rows,
+WinogradWeights transform_weights(const GroupWeights& w, std::span<const Affine> rows,
                                   const WinogradKernels& kernels) {
   WinogradWeights transformed(1, w.inputs, static_cast<std::int64_t>(rows.size()));
   for (const VectorBlock& block : transformed.blocks) {
@@ -130,7 +130,7 @@ at::Tensor winograd_output(const Quantized& x, const Quantized& w, const ConvSha
   at::Tensor y = at::empty({shape.input[0], outputs, plan.out_rows, plan.out_cols},
                            x.scale.options().memory_format(at::MemoryFormat::ChannelsLast));
   const GroupWeights weights{w.code.data_ptr<std::uint8_t>(), shape.weight[2], shape.weight[3], inputs};
-  const std::vector<Affine> rows = weight_rows(w, 0, outputs);
+  const KeptVector<Affine> rows = affine_rows(w, 0, outputs);
   Affine input = Affine::of(x);
   input.code_bias = input.zero_point;
   OutputEpilogue epilogue = make_output_epilogue(weights, plan.phases[0], input, rows);

@@ -13,9 +13,12 @@ torch::Tensor channels_last(const torch::Tensor& x) {
   return x.contiguous(torch::MemoryFormat::ChannelsLast);
 }
 
-torch::Tensor row_of(const std::vector<float>& values) { return torch::tensor(values).view({1, -1, 1, 1}); }
+torch::Tensor tensor_of(const KeptVector<float>& values) {
+  return torch::tensor(at::ArrayRef<float>(values));
+}
+torch::Tensor row_of(const KeptVector<float>& values) { return tensor_of(values).view({1, -1, 1, 1}); }
 
-std::vector<float> floats(const torch::Tensor& x) {
+KeptVector<float> floats(const torch::Tensor& x) {
   const torch::Tensor flat = x.contiguous();
   return {flat.data_ptr<float>(), flat.data_ptr<float>() + flat.numel()};
 }
@@ -32,7 +35,7 @@ class NormKernels : public testing::TestWithParam<std::vector<std::int64_t>> {
     return {floats(normal({channels_}, 4) + 3), floats(normal({channels_}, 5)),
             floats(normal({channels_}, 6)), relu};
   }
-  cpu::ChannelScatter scatter(const cpu::ChannelMap& map, std::vector<float> inverse_deviation = {}) const {
+  cpu::ChannelScatter scatter(const cpu::ChannelMap& map, KeptVector<float> inverse_deviation = {}) const {
     if (inverse_deviation.empty()) inverse_deviation.assign(static_cast<std::size_t>(channels_), 1.0f);
     return {inverse_deviation, floats((x_ - row_of(map.mean)).abs().amax({0, 2, 3}))};
   }
@@ -45,11 +48,11 @@ class NormKernels : public testing::TestWithParam<std::vector<std::int64_t>> {
 TEST_P(NormKernels, StatisticsAreThoseOfDoublePrecision) {
   const cpu::ChannelStatistics s = cpu::ChannelMoments().of(x_);
   const torch::Tensor x = x_.to(torch::kDouble);
-  EXPECT_TRUE(close_to(torch::tensor(s.mean), x.mean({0, 2, 3}), 1e-6));
+  EXPECT_TRUE(close_to(tensor_of(s.mean), x.mean({0, 2, 3}), 1e-6));
   EXPECT_TRUE(
-      torch::allclose(torch::tensor(s.variance).to(torch::kDouble), x.var({0, 2, 3}, false), 1e-5, 1e-10));
-  EXPECT_TRUE(same(torch::tensor(s.low), x_.amin({0, 2, 3})));
-  EXPECT_TRUE(same(torch::tensor(s.high), x_.amax({0, 2, 3})));
+      torch::allclose(tensor_of(s.variance).to(torch::kDouble), x.var({0, 2, 3}, false), 1e-5, 1e-10));
+  EXPECT_TRUE(same(tensor_of(s.low), x_.amin({0, 2, 3})));
+  EXPECT_TRUE(same(tensor_of(s.high), x_.amax({0, 2, 3})));
 }
 
 // Numbers close together far from 0; and a first number, which distances are taken from, far from all others.
@@ -58,7 +61,7 @@ TEST_P(NormKernels, StatisticsKeepTheirDigits) {
   outlier.slice(2, 0, 1).slice(3, 0, 1).fill_(1000);
   for (const torch::Tensor& x : {x_ * 0.01 + 1000, outlier}) {
     const torch::Tensor exact = x.to(torch::kDouble).var({0, 2, 3}, false);
-    const torch::Tensor variance = torch::tensor(cpu::ChannelMoments().of(x).variance).to(torch::kDouble);
+    const torch::Tensor variance = tensor_of(cpu::ChannelMoments().of(x).variance).to(torch::kDouble);
     EXPECT_TRUE(torch::allclose(variance, exact, 1e-5, 1e-10));
   }
 }
@@ -110,7 +113,7 @@ TEST_P(NormKernels, Gradients) {
       SCOPED_TRACE(testing::Message() << "relu " << relu << ", residual " << with_residual);
       const cpu::ChannelStatistics s = cpu::ChannelMoments().of(x_);
       const torch::Tensor weight = normal({channels_}, 7) + 2, bias = normal({channels_}, 8);
-      const torch::Tensor inverse = 1 / (torch::tensor(s.variance) + 1e-5).sqrt();
+      const torch::Tensor inverse = 1 / (tensor_of(s.variance) + 1e-5).sqrt();
       const cpu::ChannelMap m{s.mean, floats(inverse * weight), floats(bias), relu};
       const cpu::MappedSum sum = cpu::map_and_add(x_, m, with_residual ? residual_ : torch::Tensor());
       const cpu::MapGradients g =
@@ -208,7 +211,7 @@ TEST_P(NormKernels, CodesOfTheGradientAreThoseThatTheQuantiserMakesOfIt) {
 
 TEST_P(NormKernels, TheNumberOfThreadsDoesNotMatter) {
   const cpu::ChannelMap m = map(true);
-  expect_independent_of_threads([&] { return torch::tensor(cpu::ChannelMoments().of(x_).variance); });
+  expect_independent_of_threads([&] { return tensor_of(cpu::ChannelMoments().of(x_).variance); });
   expect_independent_of_threads([&] { return cpu::map_and_add(x_, m, residual_).value; });
   expect_independent_of_threads(
       [&] { return cpu::MapBackward(x_, m, scatter(m), {}).of(gradient_, false).input; });
@@ -227,8 +230,7 @@ TEST(NormKernelsNotFinite, AreSeenInEveryRange) {
     x[1][3][2][5] = bad;
     const cpu::ChannelStatistics s = cpu::ChannelMoments().of(x);
     EXPECT_TRUE(std::isnan(s.low[3]) && !std::isnan(s.low[4]));
-    const cpu::ChannelMap m{std::vector<float>(16), std::vector<float>(16, 1.0f), std::vector<float>(16),
-                            true};
+    const cpu::ChannelMap m{KeptVector<float>(16), KeptVector<float>(16, 1.0f), KeptVector<float>(16), true};
     EXPECT_TRUE(std::isnan(m.range(s).range.item<float>()));
     EXPECT_TRUE(std::isnan(cpu::map_and_add(x, m, {}).range.range.item<float>()));
   }
@@ -238,10 +240,9 @@ TEST(NormKernelsNotFinite, AreSeenInEveryRange) {
 TEST(NormKernelsNotFinite, AreSeenInTheRangeOfAGradient) {
   const torch::Tensor x = channels_last(normal({20, 16, 32, 32}, 1));
   const torch::Tensor gradient = channels_last(normal({20, 16, 32, 32}, 2));
-  const cpu::ChannelMap m{std::vector<float>(16), std::vector<float>(16, 1.0f), std::vector<float>(16),
-                          false};
+  const cpu::ChannelMap m{KeptVector<float>(16), KeptVector<float>(16, 1.0f), KeptVector<float>(16), false};
   const auto range_of = [&](const torch::Tensor& of_x, const torch::Tensor& of_gradient) {
-    const cpu::ChannelScatter scatter{std::vector<float>(16, 1.0f), floats(of_x.abs().amax({0, 2, 3}))};
+    const cpu::ChannelScatter scatter{KeptVector<float>(16, 1.0f), floats(of_x.abs().amax({0, 2, 3}))};
     return cpu::MapBackward(of_x, m, scatter, {})
         .of(of_gradient, false, ChunkEncoder::Format{8, Noise::none()})
         .input_range.range.item<float>();
@@ -266,9 +267,8 @@ TEST(NormKernelsRange, IsFoundWhereBoundsMislead) {
     gradient[image][5][3][4] = 1.0f + 0.01f * static_cast<float>(image);
     x[image][5][3][4] = 0.5f * static_cast<float>(image);
   }
-  const cpu::ChannelMap m{std::vector<float>(16), std::vector<float>(16, 1.0f), std::vector<float>(16),
-                          false};
-  const cpu::ChannelScatter scatter{std::vector<float>(16, 20.0f), floats(x.abs().amax({0, 2, 3}))};
+  const cpu::ChannelMap m{KeptVector<float>(16), KeptVector<float>(16, 1.0f), KeptVector<float>(16), false};
+  const cpu::ChannelScatter scatter{KeptVector<float>(16, 20.0f), floats(x.abs().amax({0, 2, 3}))};
   const cpu::MapGradients whole = cpu::MapBackward(x, m, scatter, {}).of(gradient, false);
   const cpu::MapGradients bounded =
       cpu::MapBackward(x, m, scatter, {}).of(gradient, false, ChunkEncoder::Format{8, Noise::none()});
