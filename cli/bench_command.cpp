@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "cli/as_rank.h"
 #include "cli/commands.h"
@@ -234,6 +235,7 @@ std::vector<std::string> names_in(const std::string& list) {
 
 int bench_command(int argc, char** argv) {
   constexpr const char* kWhat = "step|layer";
+  constexpr std::int64_t kOne = 1, kMostCount = std::numeric_limits<std::int64_t>::max();
   StepBenchOptions options;
   std::string what, engines, models, recipe;
   int threads = 0, ranks = 1;
@@ -263,7 +265,7 @@ int bench_command(int argc, char** argv) {
   const CLI::Option* batch =
       app.add_option("--batch", options.batch, "images a step; default with --recipe: as it says")
           ->capture_default_str()
-          ->check(CLI::PositiveNumber);
+          ->check(CLI::Range(kOne, kMostCount));
   app.add_option(
       "--engines", engines,
       "comma-separated: fp32 (no quantisation), simulated, integer on a CPU, cuda on a GPU; on a GPU "
@@ -279,7 +281,7 @@ int bench_command(int argc, char** argv) {
   app.add_option("--image-size", options.image_size, "step: 0: the model's own")->capture_default_str();
   app.add_option("--repeat", options.repeat, "rounds; the median counts in step, the fastest in layer")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(kOne, kMostCount));
   app.add_option("--device", options.device, "where it is computed")
       ->capture_default_str()
       ->type_name(kDevices);
@@ -288,10 +290,10 @@ int bench_command(int argc, char** argv) {
          "--ranks", ranks,
          "step: time so many processes that share a step and the threads, against one process; on a CPU")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(kOne, kMostCount));
   app.add_option("--shards", shards, "step: parts of a batch that ranks share out; 0: as many as ranks")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(kOne - 1, kMostCount));
   app.add_flag("--json", json, "print one JSON object");
   if (const auto code = parse(app, argc, argv)) return *code;
   expect_choice("benchmark", what, kWhat);

@@ -36,6 +36,7 @@ std::optional<int> read_arguments(ExportArguments& arguments, int argc, char** a
       ->type_name("FILE");
   app.add_option("--out", arguments.out, "file to write; - is standard output")
       ->required()
+      ->check(no_file_of_a_run())
       ->type_name("FILE");
   app.add_option(
          "--form", arguments.form,
@@ -52,6 +53,10 @@ std::optional<int> read_arguments(ExportArguments& arguments, int argc, char** a
   app.add_flag("--json", arguments.json, "print one JSON object");
   if (const auto code = parse(app, argc, argv)) return code;
   expect_choice("form", arguments.form, kForms);
+  std::error_code none;
+  if (fs::equivalent(arguments.checkpoint, arguments.out, none))
+    throw UserError(
+        fmt::format("--out {} is the checkpoint that is read; choose another name", arguments.out));
   if (arguments.form == "safetensors" && arguments.bits != -1)
     throw UserError("--bits is of a network that computes; the weights of --form safetensors are fp32");
   return std::nullopt;

@@ -11,6 +11,7 @@
 #include "lowtide/base/error.h"
 #include "lowtide/base/suggest.h"
 #include "lowtide/schedule/text.h"
+#include "lowtide/train/run_folder.h"
 
 namespace lowtide {
 
@@ -20,6 +21,9 @@ namespace {
 std::string plain(std::string what) {
   constexpr std::string_view kUnknownKey = "INI was not able to parse ";
   if (what.starts_with(kUnknownKey)) return fmt::format("unknown key '{}'", what.substr(kUnknownKey.size()));
+  constexpr std::string_view kTwice = ": At Most 1 required but received 2";
+  if (what.ends_with(kTwice))
+    return fmt::format("{} is given twice; expected once", what.substr(0, what.size() - kTwice.size()));
   std::replace(what.begin(), what.end(), '\n', ' ');
   return what;
 }
@@ -57,6 +61,14 @@ void with_options_of(const Command& command, const std::function<void(const CLI:
   command.run(1, argv.data());
   reader = nullptr;
   LOWTIDE_CHECK(seen, "the command " + name + " parses its arguments");
+}
+
+CLI::Validator no_file_of_a_run() {
+  return {[](const std::string& file) {
+            return belongs_to_run(file) ? fmt::format("{} is a file of a run; choose another name", file)
+                                        : std::string();
+          },
+          ""};
 }
 
 std::optional<int> parse(CLI::App& app, int argc, char** argv) {

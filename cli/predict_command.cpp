@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <set>
 
 #include "cli/commands.h"
 #include "cli/parse.h"
@@ -96,6 +97,29 @@ class Detector {
   std::vector<std::string> classes_;
 };
 
+// Where an image is drawn.
+fs::path drawing_of(const std::string& image, const PredictArguments& arguments) {
+  if (arguments.images.size() == 1) return arguments.out;
+  return fs::path(arguments.out) / (fs::path(image).stem().string() + ".png");
+}
+
+// No drawing takes the place of an image that was given, or of another drawing.
+void expect_places(const PredictArguments& arguments) {
+  std::set<fs::path> drawings;
+  for (const std::string& image : arguments.images) {
+    const fs::path drawing = drawing_of(image, arguments);
+    if (!drawings.insert(drawing).second)
+      throw UserError(
+          fmt::format("two images would be drawn on {}; draw them one at a time", drawing.string()));
+    for (const std::string& given : arguments.images) {
+      std::error_code none;
+      if (fs::equivalent(given, drawing, none))
+        throw UserError(
+            fmt::format("the drawing of {} would take the place of {}; choose another --out", image, given));
+    }
+  }
+}
+
 using Classes = std::vector<std::string>;
 
 void draw(Image& image, const std::vector<Detection>& found, const Classes& classes) {
@@ -142,6 +166,7 @@ int predict_command(int argc, char** argv) {
   app.add_option("--checkpoint", arguments.checkpoint, "a file in the checkpoints folder of a run")
       ->type_name("FILE");
   app.add_option("--out", arguments.out, "PNG to draw on, - is standard output; for several images a folder")
+      ->check(no_file_of_a_run())
       ->type_name("PATH");
   app.add_option("--score", arguments.score, "the least score of what is shown")
       ->check(CLI::Range(0.05, 1.0))
@@ -156,6 +181,7 @@ int predict_command(int argc, char** argv) {
   if (const auto code = parse(app, argc, argv)) return *code;
   if (is_standard_output(arguments.out) && arguments.images.size() > 1)
     throw UserError("--out - takes one image; name a folder for several");
+  if (!arguments.out.empty() && !is_standard_output(arguments.out)) expect_places(arguments);
   expect_choice("device", arguments.device, kDevices);
   const fs::path checkpoint = checkpoint_of(arguments);
   prepare_torch(arguments.threads);
@@ -171,13 +197,9 @@ int predict_command(int argc, char** argv) {
     }
     if (arguments.out.empty()) continue;
     draw(image, found, detector.classes());
-    fs::path out = arguments.out;
-    if (arguments.images.size() > 1) {
-      make_folders(out);
-      out /= fs::path(file).stem().string() + ".png";
-    }
+    if (arguments.images.size() > 1) make_folders(arguments.out);
     const std::vector<std::byte> png = encode_rgb_png(image);
-    write_output(out, text_of(png));
+    write_output(drawing_of(file, arguments), text_of(png));
   }
   if (arguments.json) fmt::print(message_stream(arguments.out), "{}\n", all.dump(2));
   return 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,8 @@ fs::path recipe_folder() {
 // A file stays as it is; what is none, and looks like none, is a recipe's name. Returns what is wrong.
 std::string find_recipe(std::string& given) {
   std::error_code none;
-  if (given.empty() || given.find('/') != std::string::npos || fs::path(given).has_extension()) return "";
+  if (given.empty()) return "the name is empty; expected a recipe file, or the name of a recipe";
+  if (given.find('/') != std::string::npos || fs::path(given).has_extension()) return "";
   if (fs::exists(given, none)) return "";
   const std::vector<std::string> names = recipe_names();
   if (std::find(names.begin(), names.end(), given) == names.end()) {
@@ -44,6 +46,25 @@ std::string find_recipe(std::string& given) {
   }
   given = (recipe_folder() / (given + ".toml")).string();
   return "";
+}
+
+std::optional<std::string> value_of(const std::vector<std::string>& arguments, const std::string& flag) {
+  for (auto argument = arguments.begin(); argument != arguments.end(); ++argument) {
+    if (argument->starts_with(flag + "=")) return argument->substr(flag.size() + 1);
+    if (*argument == flag) return std::next(argument) == arguments.end() ? "" : *std::next(argument);
+  }
+  return std::nullopt;
+}
+
+// A recipe that has both goes by its steps. But a flag wins over the file: --epochs over the file's steps too.
+void set_length(std::vector<std::string>& arguments) {
+  if (!value_of(arguments, "--epochs")) return;
+  const auto steps = value_of(arguments, "--steps");
+  if (!steps) {
+    arguments.emplace_back("--steps=0");
+  } else if (*steps != "0") {
+    throw UserError("--steps and --epochs are both given; expected one");
+  }
 }
 
 }  // namespace
@@ -75,7 +96,8 @@ void add_recipe_options(CLI::App& app, Recipe& recipe) {
 }
 
 std::optional<int> parse_recipe(CLI::App& app, int argc, char** argv) {
-  const std::vector<std::string> arguments = translate_original_flags({argv + 1, argv + argc});
+  std::vector<std::string> arguments = translate_original_flags({argv + 1, argv + argc});
+  set_length(arguments);
   std::vector<char*> translated{argv[0]};
   for (const std::string& argument : arguments) translated.push_back(const_cast<char*>(argument.c_str()));
   return parse(app, static_cast<int>(translated.size()), translated.data());

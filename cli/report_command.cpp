@@ -21,6 +21,7 @@ int report_command(int argc, char** argv) {
   app.add_option("DIR", folders, "run folders, or folders that hold such")->required()->type_name("");
   app.add_option("--html", html, "write the page to this file; -: standard output")
       ->required()
+      ->check(no_file_of_a_run())
       ->type_name("FILE");
   CostMeasure measure;
   add_cost_options(app, measure);

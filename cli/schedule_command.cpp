@@ -99,6 +99,7 @@ void define(CLI::App& app, Options& options) {
   app.add_option("--warmup", training.warmup, "matched: the recipe's");
   app.add_flag("--json", options.json, "print JSON: mean bits, cost, saving (0 to 1), runs of [bits, steps]");
   app.add_option("--svg", options.svg, "write a picture to this file; -: standard output, and nothing else")
+      ->check(no_file_of_a_run())
       ->type_name("FILE");
 }
 
@@ -221,6 +222,9 @@ int schedule_command(int argc, char** argv) {
     throw UserError("schedule: name one schedule, or say --all; see `lowtide schedule --help`");
   }
   expect_choice("lr-schedule", options.training.lr_schedule, kRates);
+  Recipe rates;
+  rates.training = options.training;
+  check_values(rates);
   const std::vector<Entry> entries = entries_of(options);
   if (!options.svg.empty()) write_svg(options.svg, entries);
   if (is_standard_output(options.svg)) return 0;

@@ -49,9 +49,10 @@ struct TrainArguments {
 std::optional<int> read_arguments(TrainArguments& arguments, int argc, char** argv) {
   std::string resume_folder;
   CLI::App app("Train a network on a precision schedule; writes a run folder.", "train");
-  app.add_option("--out", arguments.out, "run folder; default: runs/RECIPE-SCHEDULE-seedN")
-      ->type_name("FOLDER")
-      ->configurable(false);
+  const CLI::Option* out =
+      app.add_option("--out", arguments.out, "run folder; default: runs/RECIPE-SCHEDULE-seedN")
+          ->type_name("FOLDER")
+          ->configurable(false);
   const CLI::Option* resume =
       app.add_option("--resume", resume_folder, "continue the run in this folder, or in --out")
           ->expected(0, 1)
@@ -64,7 +65,12 @@ std::optional<int> read_arguments(TrainArguments& arguments, int argc, char** ar
   arguments.recipe_file = given_recipe(app);
   arguments.resume = resume->count() > 0;
   arguments.asks_for_ranks = app.get_option("--ranks")->count() > 0;
-  if (!resume_folder.empty()) arguments.out = resume_folder;
+  if (out->count() > 0 && arguments.out.empty()) throw UserError("--out is empty; expected a folder");
+  if (resume_folder.empty()) return std::nullopt;
+  if (!arguments.out.empty() && arguments.out != resume_folder)
+    throw UserError(
+        fmt::format("--resume {} and --out {} name two folders; expected one", resume_folder, arguments.out));
+  arguments.out = resume_folder;
   return std::nullopt;
 }
 

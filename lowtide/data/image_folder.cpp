@@ -78,7 +78,13 @@ std::vector<std::string> sorted_names(const fs::path& folder, Wanted wanted) {
 }
 
 std::vector<std::string> class_names(const fs::path& folder) {
-  auto names = sorted_names(folder, [](const fs::directory_entry& entry) { return entry.is_directory(); });
+  auto names = sorted_names(folder, [&](const fs::directory_entry& entry) {
+    if (entry.is_regular_file() && has_image_extension(entry.path())) {
+      throw UserError(fmt::format("{}: an image beside the folders of the classes; move it into one of them",
+                                  entry.path().string()));
+    }
+    return entry.is_directory();
+  });
   if (names.empty()) {
     throw UserError(fmt::format("{}: no folders in it; expected one for each class", folder.string()));
   }

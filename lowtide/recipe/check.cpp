@@ -117,10 +117,14 @@ void check_precision(const PrecisionOptions& p) {
 
 }  // namespace
 
-void check(const Recipe& recipe) {
+void check_values(const Recipe& recipe) {
   Recipe copy = recipe;
   for (const RecipeKey& key : recipe_keys(copy))
     std::visit([&](const auto* value) { check_value(key, *value); }, key.value);
+}
+
+void check(const Recipe& recipe) {
+  check_values(recipe);
   check_data(recipe.data);
   expect(recipe.model.norm != "none" || !recipe.model.quantize_norm, "quantize-norm", "true",
          "false: with norm none there is nothing to quantise");

@@ -157,6 +157,9 @@ void define_recipe(CLI::App& app, Recipe& recipe);
 // Throws UserError for values that cannot be, each with what was expected.
 void check(const Recipe& recipe);
 
+// The same of every value by itself: of a recipe that is not whole.
+void check_values(const Recipe& recipe);
+
 // All keys and values; and back. Keys that are unknown, or missing although the first run folders had them, are a UserError
 // that names `where`.
 Json to_json(const Recipe& recipe);

@@ -124,6 +124,8 @@ std::uintmax_t write_page(const fs::path& html, const Json& index, const std::ve
 
 [[noreturn]] void no_runs(const std::vector<fs::path>& roots, const std::vector<SkippedFolder>& skipped) {
   std::string why = "it holds no run folder";
+  // Of one run that was asked for the reason is all there is to say, and it names the file.
+  if (skipped.size() == 1 && skipped[0].folder == roots[0]) throw UserError(skipped[0].reason);
   if (!skipped.empty()) why = fmt::format("{}: {}", skipped[0].folder.string(), skipped[0].reason);
   throw UserError(
       fmt::format("no run to report in {}: {}; `lowtide train` makes runs", roots[0].string(), why));

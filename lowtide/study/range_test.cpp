@@ -96,6 +96,8 @@ std::vector<Member> range_members(const Recipe& recipe, const RangeTestOptions& 
     short_run.training.lr_schedule = "constant";
     short_run.training.lr_delay = 0;
     short_run.training.swa_start = 1;
+    short_run.training.keep_best = false;
+    short_run.training.patience = 0;
     short_run.precision.eval_bits = -1;
     short_run.running.eval_every = short_run.running.checkpoint_every = 0;
     lowtide::check(short_run);

@@ -48,7 +48,12 @@ Augmentations augmentations_of(const DataOptions& options, ImageShape& shape) {
   if (options.image_size > 0) shape.height = shape.width = options.image_size;
   if (shape.height == 0 || shape.width == 0) {
     throw UserError(
-        "the images of this data set have various sizes; set --image-size, and --resize for evaluation");
+        "images in files of their own may have any size; set --image-size, and --resize for evaluation");
+  }
+  if (options.resize > 0 && options.resize < std::max(shape.height, shape.width)) {
+    throw UserError(fmt::format("resize is {}, but the network sees {}x{}; expected {} or more",
+                                options.resize, shape.width, shape.height,
+                                std::max(shape.height, shape.width)));
   }
   AugmentSpec eval;
   eval.mean.assign(options.mean.begin(), options.mean.end());

@@ -32,10 +32,22 @@ void expect_not_begun(const RunPaths& paths) {
 
 }  // namespace
 
+bool belongs_to_run(const fs::path& file) {
+  std::error_code none;
+  const fs::path whole = fs::weakly_canonical(file, none), folder = whole.parent_path();
+  const RunPaths run{folder};
+  if (whole == run.run() || whole == run.metrics() || whole == run.result()) return file_exists(run.run());
+  const RunPaths above{folder.parent_path()};
+  return folder == above.checkpoints() && file_exists(above.run());
+}
+
 void make_folders(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw UserError(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+  if (error) {
+    throw UserError(
+        fmt::format("cannot make the folder {}: {}; choose another place", folder.string(), error.message()));
+  }
 }
 
 fs::path RunPaths::checkpoint(std::int64_t step) const { return checkpoints() / checkpoint_name(step); }

@@ -36,6 +36,9 @@ struct RunPaths {
   std::filesystem::path best() const { return checkpoints() / "best.safetensors"; }
 };
 
+// Whether the file is one that a run is made of (its run.json is there), so that nothing else may be written in its place.
+bool belongs_to_run(const std::filesystem::path& file);
+
 // Makes a folder and those above it, where they are missing; UserError where that fails.
 void make_folders(const std::filesystem::path& folder);
 

@@ -85,12 +85,15 @@ void Trainer::log_layers() {
 // What a closed loop took to decide.
 void Trainer::note_loop_time() {
   const double all = seconds_between(started_, Clock::now());
-  const auto note = [&](const LoopTime& time, const std::string& what) {
-    if (time.count > 0)
-      progress_.note(fmt::format("{} {}, {:.1f} % of the time", time.count, what, 100 * time.seconds / all));
+  const auto note = [&](const LoopTime& time, const char* before, const char* after) {
+    if (time.count == 0) return;
+    const double took =
+        std::max(0.0, time.seconds);  // a step without may have taken longer than one with a look
+    progress_.note(fmt::format("{} {} took {:.2f} s{}, {:.1f} % of the time", time.count, before, took, after,
+                               100 * took / all));
   };
-  note(looks_, fmt::format("looks at the layers took {:.2f} s more than steps without", looks_.seconds));
-  note(probes_, fmt::format("probes took {:.2f} s", probes_.seconds));
+  note(looks_, "looks at the layers", " more than steps without");
+  note(probes_, "probes", "");
 }
 
 Evaluation Trainer::evaluate_and_log(Split split, bool is_final) {

@@ -116,6 +116,39 @@ TEST_F(OddInput, NumbersOfOtherCommands) {
   expect_mistake({"serve", path("data"), "--port", "65536"}, "--port");
 }
 
+// What a command writes takes the place of no file of a run.
+TEST_F(OddInput, OutputsThatWouldReplaceARun) {
+  const fs::path folder = folder_ / "run";
+  fs::create_directories(folder / "checkpoints");
+  const char* const kFiles[] = {"run.json", "metrics.jsonl", "result.json", "checkpoints/best.safetensors"};
+  for (const char* name : kFiles) std::ofstream(folder / name) << "{}\n";
+  for (const char* name : kFiles) {
+    const std::string file = (folder / name).string();
+    expect_mistake({"schedule", "CR", "--svg", file}, "is a file of a run; choose another name");
+    expect_mistake({"report", folder.string(), "--html", file}, "is a file of a run; choose another name");
+    expect_mistake({"export", "--checkpoint", file, "--out", file},
+                   "is a file of a run; choose another name");
+    EXPECT_EQ(file_bytes(file), "{}\n");
+  }
+  const std::string copy = path("copy.safetensors");
+  std::ofstream(copy) << "weights";
+  expect_mistake({"export", "--checkpoint", copy, "--out", copy}, "is the checkpoint that is read");
+  EXPECT_EQ(file_bytes(copy), "weights");
+  EXPECT_EQ(run({"schedule", "CR", "--svg", (folder / "picture.svg").string()}), 0);
+}
+
+TEST_F(OddInput, OptionsThatContradictOrSayNothing) {
+  const std::string recipe = recipe_.string();
+  expect_mistake({"train", "--recipe", recipe, "--out", ""}, "--out is empty; expected a folder");
+  expect_mistake({"train", "--recipe", ""}, "the name is empty");
+  expect_mistake({"train", "--resume", path("a"), "--out", path("b")}, "name two folders; expected one");
+  expect_mistake({"cost", "--recipe", recipe, "--steps", "8", "--epochs", "2"}, "both given; expected one");
+  expect_mistake({"cost", "--recipe", recipe, "--batch", "8", "--batch", "9"}, "--batch is given twice");
+  expect_mistake({"cost", "--recipe", recipe, "--resize", "3"}, "resize is 3, but the network sees");
+  expect_mistake({"schedule", "matched budget=0.6", "--lr-delay=-1"}, "lr-delay is -1; expected 0 or more");
+  expect_mistake({"bench", "step", "--repeat", "0"}, "--repeat: Value 0 not in range");
+}
+
 TEST_F(OddInput, FilesThatAreNoRecipe) {
   for (const std::string command : {"train", "cost"}) {
     expect_mistake({command, "--recipe", "/dev/zero"}, "more than 1048576 bytes");

@@ -100,6 +100,21 @@ TEST_F(PredictProgram, DrawsWhatItSays) {
   expect_mistake({"predict", "--run", run_folder, "/nowhere.jpg"}, "/nowhere.jpg");
 }
 
+// No drawing takes the place of an image, or of another drawing.
+TEST_F(PredictProgram, DrawingsReplaceNothing) {
+  const fs::path images = folder_ / "voc/JPEGImages", elsewhere = folder_ / "elsewhere";
+  const std::string image = (images / "image0.jpg").string();
+  const std::string before = read_text_file(image);
+  expect_mistake({"predict", "--checkpoint", image, image, "--out", image}, "would take the place of");
+  fs::create_directories(elsewhere);
+  fs::copy_file(image, elsewhere / "image0.jpg");
+  expect_mistake({"predict", "--checkpoint", image, image, (elsewhere / "image0.jpg").string(), "--out",
+                  (folder_ / "drawn").string()},
+                 "two images would be drawn on");
+  EXPECT_FALSE(fs::exists(folder_ / "drawn"));
+  EXPECT_EQ(read_text_file(image), before);
+}
+
 TEST_F(PredictProgram, MistakesAreOneLineAndExitCode2) {
   const std::string image = (folder_ / "voc/JPEGImages/image0.jpg").string();
   expect_mistake({"predict", image}, "expected one of --run FOLDER and --checkpoint FILE");

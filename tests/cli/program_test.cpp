@@ -219,6 +219,13 @@ TEST_F(Program, PrintedConfigIsARecipe) {
   EXPECT_EQ(run({"train", "--recipe", again.string(), "--print-config"}).out, printed.out);
 }
 
+// Steps count where a recipe has both; the file has steps.
+TEST_F(Program, EpochsOfAFlagWinOverStepsOfTheFile) {
+  const Finished printed = run({"train", "--recipe", recipe_.string(), "--epochs", "3", "--print-config"});
+  EXPECT_NE(printed.out.find("steps = 0\n"), std::string::npos) << printed.out << printed.error;
+  EXPECT_NE(printed.out.find("epochs = 3.0\n"), std::string::npos) << printed.out;
+}
+
 TEST_F(Program, CostNeedsNoTraining) {
   const Finished cost = run({"cost", "--recipe", recipe_.string(), "--schedule", "fp32", "--json"});
   ASSERT_EQ(cost.code, 0) << cost.error;

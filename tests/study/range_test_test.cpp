@@ -53,6 +53,17 @@ TEST_F(RangeTests, RunsAreTheFirstStepsOfTheTrainingAtEachNumberOfBits) {
   EXPECT_EQ(members[0].recipe.training.warmup, 50);
 }
 
+// Short runs are not evaluated on the way, so nothing is chosen among their evaluations.
+TEST_F(RangeTests, ARecipeThatKeepsItsBestRunsToo) {
+  Recipe choosing = recipe();
+  choosing.training.keep_best = true;
+  choosing.training.patience = 5;
+  for (const Member& member : range_members(choosing, kOptions)) {
+    EXPECT_FALSE(member.recipe.training.keep_best);
+    EXPECT_EQ(member.recipe.training.patience, 0);
+  }
+}
+
 TEST_F(RangeTests, TheFirstBitsThatMoveAreChosen) {
   write(2, 0.10, 0.11);
   write(3, 0.10, 0.15);
