@@ -104,6 +104,7 @@ class Trainer {
   void save_best();
   void check_recipe(const Json& state);
   void restore_state(const Json& state);
+  Json read_state(const std::filesystem::path& path) const;
   void restore_checkpoint(const std::filesystem::path& path);
   void begin_extension();
   Json checkpoint_state() const;

@@ -113,8 +113,21 @@ void Trainer::restore_state(const Json& state) {
   sums_.judged = whole_number(since_log, "judged", 0, kMostCounted, "sums since the last line");
 }
 
+// The state in the last checkpoint. Where that is damaged the one before it serves, but not unasked: steps would be lost.
+Json Trainer::read_state(const std::filesystem::path& path) const {
+  try {
+    return read_checkpoint_state(path);
+  } catch (const UserError& error) {
+    std::vector<std::int64_t> before = checkpoint_steps(paths_);
+    if (!before.empty()) before.pop_back();
+    if (before.empty()) throw;
+    throw UserError(
+        fmt::format("{}; or remove it, and the run goes on from step {}", error.what(), before.back()));
+  }
+}
+
 void Trainer::restore_checkpoint(const std::filesystem::path& path) {
-  const Json state = read_checkpoint_state(path);
+  const Json state = read_state(path);
   try {
     check_recipe(state);
     restore_state(state);

@@ -324,6 +324,9 @@ TEST_F(Program, DamagedCheckpointIsNamed) {
   fs::remove(RunPaths{out}.result());
   fs::resize_file(RunPaths{out}.checkpoint(40), 1000);
   expect_mistake(train_arguments(out, {"--resume"}), "step-00000040.safetensors");
+  expect_mistake(train_arguments(out, {"--resume"}), "; or remove it, and the run goes on from step 36");
+  fs::remove(RunPaths{out}.checkpoint(40));
+  EXPECT_EQ(run(train_arguments(out, {"--resume"})).code, 0);
 }
 
 TEST_F(Program, UnknownKeyInARecipeIsNamed) {
