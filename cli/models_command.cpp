@@ -42,8 +42,10 @@ Json image_row(const ImageModelInfo& info) {
 Json detection_row(const DetectionModelInfo& info) {
   constexpr std::int64_t kSide = 224;
   const std::size_t classes = kVocClasses.size();
+  ModelOptions options;
+  options.name = info.name;
   const auto execution = make_execution({}, {}, /*seed=*/1);
-  const auto model = make_detector({.name = info.name}, classes, {}, execution);
+  const auto model = make_detector(options, classes, {}, execution);
   return row({info.name, "image", {3, kSide, kSide}, static_cast<std::int64_t>(classes), ""}, *model,
              layers_of(*model, *execution, kSide, kSide));
 }

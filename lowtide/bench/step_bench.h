@@ -21,7 +21,7 @@ struct StepBenchOptions {
   int image_size = 0;  // 0: the model's own
   int repeat = 15;
   std::string device = "cpu";
-  std::optional<Recipe> recipe;  // whose task and data are timed, in place of a model on made-up images
+  std::optional<Recipe> recipe{};  // whose task and data are timed, in place of a model on made-up images
 };
 
 struct StepTiming {

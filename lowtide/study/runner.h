@@ -34,10 +34,11 @@ struct RunnerEnd {
   std::vector<MemberElsewhere> elsewhere;
 };
 
-// Trains every member that has no result yet, from its last checkpoint where there is one: `jobs` at a time,
-// each a process of `program train`, which holds the run's lease (of a script this process holds one), and has its share of the threads and of a GPU's memory. One that another process trains already is left to it. One
-// that fails is noted and the rest go on. Signals that ask to stop (kStopSignals) are passed on to the processes, which save; a
-// second SIGTERM or SIGINT ends this process at once, and they save all the same.
+// Trains every member that has no result yet, from its last checkpoint where there is one: `jobs` at a time, each a
+// process of `program train`, which holds the run's lease (of a script this process holds one), and has its share of
+// the threads and of a GPU's memory. One that another process trains already is left to it. One that fails is noted and
+// the rest go on. Signals that ask to stop (kStopSignals) are passed on to the processes, which save; a second SIGTERM
+// or SIGINT ends this process at once, and they save all the same.
 RunnerEnd run_members(const std::vector<Member>& members, const std::filesystem::path& folder,
                       const RunnerOptions& options);
 

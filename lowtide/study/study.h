@@ -21,9 +21,9 @@ struct ImpossibleSetting {
   std::string setting, reason;
 };
 
-// What a study is: a recipe, what is varied, and how many seeds. Each member but the recipe is a flag of
-// `lowtide study suite`, `study budget`, `study critical` or `range-test` and a key of the study's file, which is a recipe file with these keys
-// added.
+// What a study is: a recipe, what is varied, and how many seeds. Each member but the recipe is a flag of `lowtide study
+// suite`, `study budget`, `study critical` or `range-test` and a key of the study's file, which is a recipe file with
+// these keys added.
 struct Study {
   static constexpr const char* kSuite = "suite";
   static constexpr const char* kBudget = "budget";

@@ -12,9 +12,9 @@ namespace lowtide {
 
 // How sensitive the loss is to the rounding of each layer, by the ranges and gradients of a step of training as it is made:
 //   s = [r_x²·‖∂L/∂x‖² + batch·Σ_o r_w,o²·‖∂L/∂w_o‖²] / (24·η·‖G‖²)
-// summed over products where a layer has several, as layer_statistics has it, but at the bits in force, and where the step has no gradient at a layer's input without that
-// term: nothing is multiplied for it. While it lives, a trunk makes its passes one after the other, and the layers' engines
-// show what they multiply.
+// summed over products where a layer has several, as layer_statistics has it, but at the bits in force, and where the
+// step has no gradient at a layer's input without that term: nothing is multiplied for it. While it lives, a trunk
+// makes its passes one after the other, and the layers' engines show what they multiply.
 class LayerLook {
  public:
   // `layers`: the ledger's, in its order. `shards`: the part of the batch that this rank computes.

@@ -30,9 +30,10 @@ struct TrainingEnd {
   RunResult result;
 };
 
-// The training loop of one run (trainer.cpp), its lines (trainer_log.cpp) and its checkpoints (trainer_checkpoint.cpp). What it does in step t depends on the recipe and t alone, and all that it
-// carries from one step to the next is in a checkpoint: so a resumed run is the run that was never
-// interrupted. Several ranks may train one run: each knows all of its state, and rank 0 alone writes it.
+// The training loop of one run (trainer.cpp), its lines (trainer_log.cpp) and its checkpoints (trainer_checkpoint.cpp).
+// What it does in step t depends on the recipe and t alone, and all that it carries from one step to the next is in a
+// checkpoint: so a resumed run is the run that was never interrupted. Several ranks may train one run: each knows all
+// of its state, and rank 0 alone writes it.
 class Trainer {
  public:
   // `program` says which program writes the run, for run.json.

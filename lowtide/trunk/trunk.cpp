@@ -279,6 +279,7 @@ Activation Trunk::forward(const Activation& x) const {
   const auto add = [&](const ConvStage& stage) {
     inputs.insert(inputs.end(), {stage.conv->weight, stage.norm->weight, stage.norm->bias});
   };
+  call->blocks.reserve(blocks_.size());
   for (const ConvBlock& block : blocks_) {
     call->blocks.emplace_back(block);
     for (const ConvStage& stage : block.stages) add(stage);

@@ -185,8 +185,8 @@ struct RowScale {
   }
 };
 
-// A tile's columns, in shared memory once its stages have served. With centred codes c, factors f, middle values z and totals t = f Σ c of
-// rows and columns, a value is
+// A tile's columns, in shared memory once its stages have served. With centred codes c, factors f, middle values z and
+// totals t = f Σ c of rows and columns, a value is
 //   f_i f_j Σ c_i c_j + t_i z_j + z_i (t_j + K z_j) + bias_j.
 struct CodeColumns {
   float factor[kTileOperands], middle[kTileOperands], rest[kTileOperands], bias[kTileOperands];

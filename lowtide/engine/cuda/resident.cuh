@@ -211,7 +211,8 @@ __device__ void load_bytes(const void* from, void* to, int bytes) {
     copy_async<16>(static_cast<std::uint8_t*>(to) + at, static_cast<const std::uint8_t*>(from) + at);
 }
 
-// Calls multiply(step, pixels) with the left operands of all products: of kTiles of a warp's tiles, the 32 along the sum of a step. kFlipped: the taps of an input gradient, which lead the other way.
+// Calls multiply(step, pixels) with the left operands of all products: of kTiles of a warp's tiles, the 32 along the
+// sum of a step. kFlipped: the taps of an input gradient, which lead the other way.
 template <int kChannels, bool kFlipped, int kFirst, int kTiles, typename Multiply>
 __device__ __forceinline__ void for_each_operand(const ResidentShape& s, const ResidentLane<kChannels>& at,
                                                  const std::uint8_t* image, const Multiply& multiply) {
