@@ -302,8 +302,8 @@ void encode(const EncodeArguments& a, void* opaque_stream) {
   if (bytes && !drawn && a.noise == nullptr && a.length % kVector == 0 && aligned) {
     encode_rows_plainly<<<blocks_for(a.rows * a.length / kVector), kThreads, 0, stream>>>(a);
   } else if (bytes && drawn && aligned && (a.rows == 1 || a.length % kNoiseBlock == 0)) {
-    encode_noisy_blocks<<<blocks_for(a.rows * a.length / NoiseLanes::kFour / kNoiseHalves), kThreads, 0,
-                          stream>>>(a, counter);
+    const std::int64_t noise_blocks = (a.rows * a.length + kNoiseBlock - 1) / kNoiseBlock;
+    encode_noisy_blocks<<<blocks_for(noise_blocks * NoiseLanes::kThreads), kThreads, 0, stream>>>(a, counter);
   } else if (bytes) {
     encode_bytes<<<blocks_for((a.rows * a.length + kNoiseHalves - 1) / kNoiseHalves), kThreads, 0, stream>>>(
         a, counter, drawn);

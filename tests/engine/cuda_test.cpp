@@ -34,6 +34,20 @@ torch::Tensor activation(std::int64_t seed) {
   return torch::randn({5, 7, 9, 11}).contiguous(torch::MemoryFormat::ChannelsLast);
 }
 
+// Ranges, and codes with and without noise.
+void expect_same_codes(const torch::Tensor& x, RangeGroup group, const std::string& what) {
+  const torch::Tensor on_gpu = x.cuda();
+  const Range here = measure_range(x, group), there = measure_range(on_gpu, group);
+  EXPECT_TRUE(there.min.cpu().equal(here.min) && there.range.cpu().equal(here.range)) << what;
+  for (const int bits : {1, 3, 8}) {
+    for (const Noise& noise : {Noise::none(), Noise::drawn({.seed = 3, .step = 5, .tensor = 7})}) {
+      const Quantized q = encode(x, here, bits, noise), p = encode(on_gpu, there, bits, noise);
+      EXPECT_TRUE(p.code.cpu().equal(q.code) && p.scale.cpu().equal(q.scale))
+          << what << ", " << bits << " bits, noise " << noise.is_drawn();
+    }
+  }
+}
+
 TEST_F(Cuda, SameCodesAsTheCpu) {
   const torch::Tensor x = activation(1), on_gpu = x.cuda();
   for (const RangeGroup group : {RangeGroup::kTensor, RangeGroup::kRow}) {
@@ -51,19 +65,13 @@ TEST_F(Cuda, SameCodesAsTheCpu) {
   }
 }
 
-// Rows shorter and longer than a warp's, a block's and the noise's share, and their like.
+// Rows shorter and longer than a warp's, a block's and the noise's share, and their like; one alone is all of a tensor.
 TEST_F(Cuda, SameCodesOfRows) {
-  for (const std::int64_t length : {1, 7, 16, 64, 99, 128, 200, 256, 1024, 2500}) {
-    torch::manual_seed(length);
-    const torch::Tensor x = torch::randn({13, length}), on_gpu = x.cuda();
-    const Range here = measure_range(x, RangeGroup::kRow), there = measure_range(on_gpu, RangeGroup::kRow);
-    EXPECT_TRUE(there.min.cpu().equal(here.min) && there.range.cpu().equal(here.range)) << length;
-    for (const int bits : {1, 3, 8}) {
-      for (const Noise& noise : {Noise::none(), Noise::drawn({.seed = 3, .step = 5, .tensor = 7})}) {
-        const Quantized q = encode(x, here, bits, noise), p = encode(on_gpu, there, bits, noise);
-        EXPECT_TRUE(p.code.cpu().equal(q.code) && p.scale.cpu().equal(q.scale))
-            << "rows of " << length << ", " << bits << " bits, noise " << noise.is_drawn();
-      }
+  for (const std::int64_t rows : {1, 13}) {
+    for (const std::int64_t length : {1, 7, 16, 31, 64, 99, 128, 200, 256, 1024, 2500}) {
+      torch::manual_seed(length);
+      expect_same_codes(torch::randn({rows, length}), RangeGroup::kRow,
+                        fmt::format("{} rows of {}", rows, length));
     }
   }
 }
