@@ -293,13 +293,13 @@ unsigned blocks_for(std::int64_t n) {
 void encode(const EncodeArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
   const NoiseCounter counter = a.counter ? *a.counter : NoiseCounter{};
-  const bool bytes = fits_bytes(a.bits);
-  if (a.rows == 1 && bytes && a.counter == nullptr && a.noise == nullptr) {
+  const bool bytes = fits_bytes(a.bits), drawn = a.counter != nullptr;
+  // A part of a tensor begins anywhere: an LSTM's hidden state lies in the states of all steps.
+  const bool aligned = reinterpret_cast<std::uintptr_t>(a.x) % sizeof(float4) == 0,
+             plain = bytes && aligned && !drawn && a.noise == nullptr;
+  if (plain && a.rows == 1) {
     encode_plainly<<<blocks_for((a.length + kVector - 1) / kVector), kThreads, 0, stream>>>(a);
-    return;
-  }
-  const bool drawn = a.counter != nullptr, aligned = reinterpret_cast<std::uintptr_t>(a.x) % 16 == 0;
-  if (bytes && !drawn && a.noise == nullptr && a.length % kVector == 0 && aligned) {
+  } else if (plain && a.length % kVector == 0) {
     encode_rows_plainly<<<blocks_for(a.rows * a.length / kVector), kThreads, 0, stream>>>(a);
   } else if (bytes && drawn && aligned && (a.rows == 1 || a.length % kNoiseBlock == 0)) {
     const std::int64_t noise_blocks = (a.rows * a.length + kNoiseBlock - 1) / kNoiseBlock;

@@ -34,9 +34,9 @@ torch::Tensor activation(std::int64_t seed) {
   return torch::randn({5, 7, 9, 11}).contiguous(torch::MemoryFormat::ChannelsLast);
 }
 
-// Ranges, and codes with and without noise.
-void expect_same_codes(const torch::Tensor& x, RangeGroup group, const std::string& what) {
-  const torch::Tensor on_gpu = x.cuda();
+// Ranges, and codes with and without noise, of the same numbers.
+void expect_same_codes(const torch::Tensor& x, const torch::Tensor& on_gpu, RangeGroup group,
+                       const std::string& what) {
   const Range here = measure_range(x, group), there = measure_range(on_gpu, group);
   EXPECT_TRUE(there.min.cpu().equal(here.min) && there.range.cpu().equal(here.range)) << what;
   for (const int bits : {1, 3, 8}) {
@@ -70,8 +70,25 @@ TEST_F(Cuda, SameCodesOfRows) {
   for (const std::int64_t rows : {1, 13}) {
     for (const std::int64_t length : {1, 7, 16, 31, 64, 99, 128, 200, 256, 1024, 2500}) {
       torch::manual_seed(length);
-      expect_same_codes(torch::randn({rows, length}), RangeGroup::kRow,
-                        fmt::format("{} rows of {}", rows, length));
+      const torch::Tensor x = torch::randn({rows, length});
+      expect_same_codes(x, x.cuda(), RangeGroup::kRow, fmt::format("{} rows of {}", rows, length));
+    }
+  }
+}
+
+// Floats are read sixteen bytes at a time, but a part of a tensor may begin between.
+TEST_F(Cuda, SameCodesOfAPart) {
+  torch::manual_seed(5);
+  const torch::Tensor x = torch::randn({5 * 133}), on_gpu = x.cuda();
+  for (const RangeGroup group : {RangeGroup::kTensor, RangeGroup::kRow}) {
+    for (const std::vector<std::int64_t>& sizes : {std::vector<std::int64_t>{1, 133}, {4, 128}}) {
+      for (std::int64_t first = 0; first < 5; ++first) {
+        const auto part = [&](const torch::Tensor& of) {
+          return of.narrow(0, first, sizes[0] * sizes[1]).view(sizes);
+        };
+        expect_same_codes(part(x), part(on_gpu), group,
+                          fmt::format("{} x {} from {} on", sizes[0], sizes[1], first));
+      }
     }
   }
 }
