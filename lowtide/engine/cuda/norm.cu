@@ -1,8 +1,5 @@
 // What surrounds a convolution: normalisation, residual, ReLU and codes on the way forward; the error's range and codes on
 // the way back. Each kernel is one pass over memory, eight neighbouring numbers a thread.
-#include <stdexcept>
-#include <string>
-
 #include "lowtide/engine/cuda/launch.h"
 #include "lowtide/engine/cuda/statistics.cuh"
 #include "lowtide/quant/noise.h"
@@ -249,13 +246,6 @@ std::size_t constant_bytes(int arrays, int channels) {
 cudaStream_t on(void* stream) { return static_cast<cudaStream_t>(stream); }
 
 }  // namespace
-
-void check_launch(const char* kernel) {
-  const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess)
-    throw std::runtime_error("CUDA: " + std::string(cudaGetErrorString(status)) + ", at the launch of " +
-                             kernel);
-}
 
 std::size_t statistics_bytes(int channels) {
   return static_cast<std::size_t>(channels) * kCopies *
