@@ -290,6 +290,21 @@ TEST_F(Cuda, SameRoundedRows) {
   }
 }
 
+// More matrices than a grid has room for in y and z.
+TEST_F(Cuda, SameProductsOfManyMatrices) {
+  torch::manual_seed(6);
+  const torch::Tensor a = torch::randn({70'000, 2, 3}), b = torch::randn({70'000, 3, 5});
+  for (const RangeGroup group : {RangeGroup::kTensor, RangeGroup::kRow}) {
+    const Quantized left = encode(a, measure_range(a, RangeGroup::kTensor), 8),
+                    right = encode(b, measure_range(b, group), 8);
+    const auto on_gpu = [](const Quantized& q) {
+      return Quantized{q.code.cuda(), q.scale.cuda(), q.offset.cuda(), q.bits};
+    };
+    EXPECT_TRUE(close_to(make_engine("cuda")->product(on_gpu(left), on_gpu(right), {}).cpu(),
+                         make_engine("simulated")->product(left, right, {}), kAnotherOrder));
+  }
+}
+
 TEST_F(Cuda, SameSumsOfCodes) {
   torch::manual_seed(9);
   for (const std::vector<std::int64_t>& sizes :
