@@ -14,4 +14,13 @@ void check_launch(const char* kernel) {
                              kernel);
 }
 
+std::size_t most_shared_bytes() {
+  constexpr int kDeclared = 16;  // by the kernels that ask for the most
+  int device = 0, bytes = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
+    return 0;
+  return static_cast<std::size_t>(bytes - kDeclared);
+}
+
 }  // namespace lowtide

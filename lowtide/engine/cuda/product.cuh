@@ -195,17 +195,18 @@ __device__ inline void for_each_item(int items, const Load& load, const Prepare&
 struct ProductCut {
   int m_tiles = 0, columns = 0;
 
-  // row_tiles(m_tiles): tiles of 64 · m_tiles rows, or 0 where it cannot be cut so. The largest that give two blocks to every
-  // multiprocessor of an H200, or else the smallest.
+  // row_tiles(cut): its tiles of 64 · m_tiles rows, or 0 where the product cannot be cut so. The largest that give two
+  // blocks to every multiprocessor of an H200, or else the smallest.
   template <typename RowTiles>
   ProductCut(int channels, const RowTiles& row_tiles) {
     constexpr int kEnoughBlocks = 256;
     const int most = forward_columns(channels);
     const ProductCut options[] = {{2, most}, {2, most / 2}, {1, most / 2}, {1, most / 4}, {2, 16}, {1, 16}};
     for (const ProductCut& option : options) {
-      if (option.columns < 16 || row_tiles(option.m_tiles) == 0) continue;
+      const int tiles = option.columns < 16 ? 0 : row_tiles(option);
+      if (tiles == 0) continue;
       *this = option;
-      if (row_tiles(m_tiles) * divide_up(channels, columns) >= kEnoughBlocks) return;
+      if (tiles * divide_up(channels, columns) >= kEnoughBlocks) return;
     }
   }
   bool exists() const { return m_tiles != 0; }
