@@ -17,11 +17,12 @@ struct StridedDimension {
   int size, kernel, stride, pad, results;
 };
 struct StridedKinds {
-  static constexpr int kMostStride = 4, kMostKinds = 32;
+  static constexpr int kMostStride = 4, kMostKernel = 32, kMostKinds = 32;
   int stride = 1, first[kMostStride + 1]{};
   EdgeKinds of[kMostStride];
   unsigned taps[kMostKinds]{};  // that lead to outputs, a bit each
 
+  // Of steps and kernels that are not above the most.
   explicit StridedKinds(const StridedDimension& d) : stride(d.stride) {
     const auto leads = [&](int at) {
       unsigned result = 0;
@@ -31,16 +32,13 @@ struct StridedKinds {
       }
       return result;
     };
-    for (int phase = 0; phase < stride && stride <= kMostStride; ++phase) {
+    for (int phase = 0; phase < stride; ++phase) {
       of[phase] =
           EdgeKinds(divide_up(d.size - phase, stride), [&](int at) { return leads(at * stride + phase); });
       first[phase + 1] = first[phase] + of[phase].count();
       for (int i = 0; i < of[phase].count() && first[phase] + i < kMostKinds; ++i)
         taps[first[phase] + i] = leads(of[phase].example(i) * stride + phase);
     }
-    if (stride > kMostStride || count() > kMostKinds)
-      throw std::runtime_error(
-          "CUDA: there is no kernel for the input gradient of a convolution of such steps");
   }
   __host__ __device__ int count() const { return first[stride]; }
   __device__ int kind(int at) const {
@@ -426,7 +424,17 @@ void launch_gather(const InputGradientArguments& a, cudaStream_t stream) {
 
 }  // namespace
 
+bool has_conv_input_gradient(const ConvGeometry& g) {
+  if (std::max(g.stride_rows, g.stride_cols) > StridedKinds::kMostStride ||
+      std::max(g.kernel_rows, g.kernel_cols) > StridedKinds::kMostKernel)
+    return false;
+  const GradientKinds kinds = kinds_of(g);
+  return std::max(kinds.rows.count(), kinds.cols.count()) <= StridedKinds::kMostKinds;
+}
+
 void conv_input_gradient(const InputGradientArguments& a, void* opaque_stream) {
+  if (!has_conv_input_gradient(a.g))
+    throw std::runtime_error("CUDA: there is no kernel for the input gradient of such a convolution");
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
   const ProductCut cut(a.g.inputs, [&](const ProductCut& option) { return row_tiles(a.g, option); });
   const int unit = unit_for(a.g.outputs);
