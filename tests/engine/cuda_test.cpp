@@ -5,6 +5,7 @@
 #include <torch/cuda.h>
 #include <torch/utils.h>
 
+#include "lowtide/base/cuda_graphs.h"
 #include "lowtide/base/torch.h"
 #include "lowtide/engine/engine.h"
 #include "lowtide/models/cifar_resnet.h"
@@ -326,6 +327,23 @@ TEST_F(Cuda, NotFiniteStaysVisible) {
   x[1][2][3][4] = std::numeric_limits<float>::quiet_NaN();
   const torch::Tensor y = decode(encode(x, measure_range(x, RangeGroup::kTensor), 8));
   EXPECT_TRUE(torch::isnan(y).all().item<bool>());
+}
+
+// What is thrown leaves nothing behind: the next launch is captured anew.
+TEST_F(Cuda, AGraphWhoseCaptureThrew) {
+  CudaGraphs graphs(torch::kCUDA);
+  const torch::Tensor x = torch::zeros({3}, torch::kCUDA);
+  int calls = 0;
+  const auto work = [&] {
+    x.add_(1);
+    if (++calls == 3) throw std::runtime_error("broken");
+  };
+  for (int warm_up = 0; warm_up < 2; ++warm_up) graphs.run("work", work);
+  EXPECT_THROW(graphs.run("work", work), std::runtime_error);
+  for (int replay = 0; replay < 2; ++replay) graphs.run("work", work);
+  EXPECT_EQ(graphs.captures(), 1);
+  EXPECT_EQ(calls, 4);
+  EXPECT_EQ(x.sum().item<float>(), 3 * 4);
 }
 
 // One training step of a ResNet-8 on both devices. Convolutions sum in another order, which moves codes that
