@@ -371,7 +371,7 @@ void launch(const InputGradientArguments& a, const typename Rows::Shape& shape, 
   const dim3 grid(
       static_cast<unsigned>(row_blocks(shape.tiles, column_blocks, kResidentBlocks<kNTiles, kColWarps>)),
       static_cast<unsigned>(column_blocks));
-  launch_product<input_gradient_kernel<Rows, kMTiles, kNTiles, kColWarps>>(
+  launch_kernel<input_gradient_kernel<Rows, kMTiles, kNTiles, kColWarps>>(
       "conv_input_gradient", grid, Of::kThreads,
       block_bytes<Rows, kNTiles, kColWarps>(g, kinds, shape, units), stream, a, shape, kinds, other,
       Of::Stages::weight_bytes(shape, units));

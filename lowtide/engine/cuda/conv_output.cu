@@ -201,9 +201,9 @@ void launch(const OutputArguments& a, const typename Rows::Shape& shape, int uni
       static_cast<unsigned>(row_blocks(shape.tiles, column_blocks, kResidentBlocks<kNTiles, kColWarps>)),
       static_cast<unsigned>(column_blocks));
   const std::size_t bytes = block_bytes<Rows, kNTiles, kColWarps>(kinds, shape, units);
-  launch_product<output_kernel<Rows, kMTiles, kNTiles, kColWarps>>("conv_output", grid, Of::kThreads, bytes,
-                                                                   stream, a, shape, kinds,
-                                                                   Of::Stages::weight_bytes(shape, units));
+  launch_kernel<output_kernel<Rows, kMTiles, kNTiles, kColWarps>>("conv_output", grid, Of::kThreads, bytes,
+                                                                  stream, a, shape, kinds,
+                                                                  Of::Stages::weight_bytes(shape, units));
 }
 
 // None where this GPU's blocks have no room for one.

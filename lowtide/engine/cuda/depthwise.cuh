@@ -578,8 +578,8 @@ template <auto kKernel, typename... Arguments>
 void launch_depthwise(const char* name, const DepthwiseCut& cut, std::size_t shared_bytes,
                       cudaStream_t stream, const Arguments&... arguments) {
   const int blocks = std::max(1, std::min(cut.tiles, kMostDepthwiseBlocks / cut.groups()));
-  launch_product<kKernel>(name, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(cut.groups())),
-                          static_cast<int>(cut.threads()), shared_bytes, stream, cut, arguments...);
+  launch_kernel<kKernel>(name, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(cut.groups())),
+                         static_cast<int>(cut.threads()), shared_bytes, stream, cut, arguments...);
 }
 
 }  // namespace lowtide::cuda

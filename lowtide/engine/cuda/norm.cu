@@ -236,7 +236,7 @@ __global__ void norm_gradient_encode_kernel(NormGradientArguments a) {
   }
 }
 
-unsigned blocks_for(std::int64_t n) {
+dim3 blocks_for(std::int64_t n) {
   const std::int64_t blocks = (n + kThreads * kVector - 1) / (kThreads * kVector);
   return static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks);
 }
@@ -254,13 +254,13 @@ std::size_t statistics_bytes(int channels) {
 }
 
 void norm_encode(const NormEncodeArguments& a, void* stream) {
-  norm_encode_kernel<<<blocks_for(a.n), kThreads, constant_bytes(3, a.channels), on(stream)>>>(a);
-  check_launch("norm_encode");
+  launch_kernel<norm_encode_kernel>("norm_encode", blocks_for(a.n), kThreads, constant_bytes(3, a.channels),
+                                    on(stream), a);
 }
 
 void norm_add(const NormAddArguments& a, void* stream) {
-  norm_add_kernel<<<blocks_for(a.n), kThreads, constant_bytes(3, a.channels), on(stream)>>>(a);
-  check_launch("norm_add");
+  launch_kernel<norm_add_kernel>("norm_add", blocks_for(a.n), kThreads, constant_bytes(3, a.channels),
+                                 on(stream), a);
 }
 
 void gradient_sums(const GradientSumsArguments& a, void* stream) {
@@ -272,13 +272,13 @@ void gradient_sums(const GradientSumsArguments& a, void* stream) {
 }
 
 void norm_gradient_range(const NormGradientArguments& a, void* stream) {
-  norm_gradient_range_kernel<<<blocks_for(a.n), kThreads, constant_bytes(4, a.channels), on(stream)>>>(a);
-  check_launch("norm_gradient_range");
+  launch_kernel<norm_gradient_range_kernel>("norm_gradient_range", blocks_for(a.n), kThreads,
+                                            constant_bytes(4, a.channels), on(stream), a);
 }
 
 void norm_gradient_encode(const NormGradientArguments& a, void* stream) {
-  norm_gradient_encode_kernel<<<blocks_for(a.n), kThreads, constant_bytes(4, a.channels), on(stream)>>>(a);
-  check_launch("norm_gradient_encode");
+  launch_kernel<norm_gradient_encode_kernel>("norm_gradient_encode", blocks_for(a.n), kThreads,
+                                             constant_bytes(4, a.channels), on(stream), a);
 }
 
 }  // namespace lowtide::cuda

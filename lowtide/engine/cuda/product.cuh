@@ -241,15 +241,4 @@ void with_cut(const ProductCut& cut, const Launch& launch) {
   });
 }
 
-template <auto kKernel, typename... Arguments>
-void launch_product(const char* name, dim3 grid, int threads, std::size_t shared_bytes, cudaStream_t stream,
-                    const Arguments&... arguments) {
-  constexpr std::size_t kWithoutAsking = 48 * 1024;
-  if (shared_bytes > kWithoutAsking)
-    cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         static_cast<int>(shared_bytes));
-  kKernel<<<grid, static_cast<unsigned>(threads), shared_bytes, stream>>>(arguments...);
-  check_launch(name);
-}
-
 }  // namespace lowtide::cuda

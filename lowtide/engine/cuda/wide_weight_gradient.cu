@@ -335,8 +335,8 @@ void launch(const WeightGradientArguments& a, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(cut.splits),
                   static_cast<unsigned>(divide_up(a.g.inputs, Tile::kInputs)),
                   static_cast<unsigned>(divide_up(a.g.outputs, Tile::kOutputs)));
-  launch_product<sum_wide_kernel<Tile>>("wide_weight_gradient", grid, kThreads, block_bytes<Tile>(cut),
-                                        stream, a, cut);
+  launch_kernel<sum_wide_kernel<Tile>>("wide_weight_gradient", grid, kThreads, block_bytes<Tile>(cut), stream,
+                                       a, cut);
   int groups = 1;
   while (groups < kMostGroups && 2 * groups <= cut.splits) groups *= 2;
   const int weights = a.g.outputs * a.g.taps() * a.g.inputs;
