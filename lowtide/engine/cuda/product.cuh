@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
 #include "lowtide/engine/cuda/device.cuh"
@@ -220,7 +221,7 @@ struct ProductCut {
 inline int row_blocks(int row_tiles, int column_blocks, int resident_blocks) {
   constexpr int kMultiprocessors = 132, kMostTiles = 32;
   const int each = divide_up(row_tiles * column_blocks, kMultiprocessors * resident_blocks);
-  return divide_up(row_tiles, each < kMostTiles ? each : kMostTiles);
+  return divide_up(row_tiles, std::clamp(each, 1, kMostTiles));
 }
 
 // Calls launch(n_tiles, col_warps) with a block's columns as constants: a warp has at most kWarpColumns.
