@@ -56,7 +56,7 @@ struct WeightCut {
     strips = divide_up(g.rows, tile_rows);
     tiles = divide_up(g.images, tile_images) * strips;
     const int most = std::min(kMostDepthwiseBlocks / (g.inputs / group), kMostWords / (19 * g.inputs));
-    const int least = divide_up(g.output_pixels(), kMostPixelsPerBlock / 2);
+    const int least = divide_up(tiles, std::max(1, kMostPixelsPerBlock / (tile_images * tile_rows * g.cols)));
     blocks = std::clamp(std::max(most, least), 1, tiles);
     by_words = Divisor(words);
     by_units = Divisor(group / kDepthwiseUnit);
