@@ -1,5 +1,7 @@
 // What surrounds a convolution: normalisation, residual, ReLU and codes on the way forward; the error's range and codes on
 // the way back. Each kernel is one pass over memory, eight neighbouring numbers a thread.
+#include <stdexcept>
+
 #include "lowtide/engine/cuda/launch.h"
 #include "lowtide/engine/cuda/statistics.cuh"
 #include "lowtide/quant/noise.h"
@@ -34,6 +36,7 @@ __device__ Vector constants_at(const float* of, int first, int channels) {
   return v;
 }
 
+// Of an element below 2^32: a division of 64 bits would take longer than all else.
 __device__ int channel_of(long long element, int channels) {
   return static_cast<int>(static_cast<unsigned>(element) % static_cast<unsigned>(channels));
 }
@@ -237,6 +240,8 @@ __global__ void norm_gradient_encode_kernel(NormGradientArguments a) {
 }
 
 dim3 blocks_for(std::int64_t n) {
+  if (n > std::int64_t{1} << 32)  // channel_of()
+    throw std::runtime_error("CUDA: there is no kernel for a normalisation of more than 2^32 numbers");
   const std::int64_t blocks = (n + kThreads * kVector - 1) / (kThreads * kVector);
   return static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks);
 }
