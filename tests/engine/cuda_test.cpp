@@ -291,6 +291,20 @@ TEST_F(Cuda, SameRoundedRows) {
   }
 }
 
+// Of few rows, as an LSTM's first hidden state is.
+TEST_F(Cuda, ZerosGiveZeros) {
+  torch::manual_seed(7);
+  const auto quantised = [](const torch::Tensor& x, RangeGroup group) {
+    return encode(x, measure_range(x, group), 8);
+  };
+  for (const RangeGroup group : {RangeGroup::kTensor, RangeGroup::kRow}) {
+    const Quantized x = quantised(torch::zeros({5, 33}).cuda(), group),
+                    w = quantised(torch::randn({7, 33}).cuda(), group);
+    const torch::Tensor y = make_engine("cuda")->product(x, w, {.transpose_b = true});
+    EXPECT_TRUE(y.cpu().equal(torch::zeros({5, 7})));
+  }
+}
+
 // More matrices than a grid has room for in y and z.
 TEST_F(Cuda, SameProductsOfManyMatrices) {
   torch::manual_seed(6);
