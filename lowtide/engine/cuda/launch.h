@@ -7,7 +7,8 @@
 #include "lowtide/base/cuda_launch.h"
 #include "lowtide/base/random.h"  // LOWTIDE_HOST_DEVICE
 
-// How the CUDA engine's kernels are cut: by shapes, not by what the GPU has. Whether images stay (resident.cuh) is the exception.
+// How the CUDA engine's kernels are cut: by shapes, not by what the GPU has. Exceptions: what its shared memory has no
+// room for, and whether images stay (resident.cuh).
 
 namespace lowtide::cuda {
 
