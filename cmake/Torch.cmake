@@ -9,6 +9,9 @@ if(LOWTIDE_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
 endif()
 find_package(Torch REQUIRED)
+if(LOWTIDE_CUDA AND Torch_VERSION VERSION_LESS 2.1)  # the first whose captures leave other threads alone
+  message(FATAL_ERROR "LOWTIDE_CUDA needs PyTorch 2.1 or later; found ${Torch_VERSION}")
+endif()
 find_package(OpenMP REQUIRED)
 
 # PyTorch's wheels ship headers of an fmt whose library they do not ship; the system's headers must be found before them.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds against the PyTorch 2.x that python3 has, with CUDA, into build-cuda. Further arguments go to CMake.
+# Builds against the PyTorch (2.1 or later) that python3 has, with CUDA, into build-cuda. Further arguments go to CMake.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -2,7 +2,7 @@
 // timed on the shapes of CIFAR's and ImageNet's networks, as nodes of a graph; with the argument `check` not timed,
 // with `depthwise` only depthwise convolutions.
 //     nvcc -std=c++20 -gencode arch=compute_90a,code=sm_90a -I. bench/cuda_kernels/*.cu
-//       lowtide/engine/cuda/*.cu -o cuda_kernels
+//       lowtide/{engine/cuda,base}/*.cu -o cuda_kernels
 #include <cstdio>
 #include <string>
 

@@ -2,7 +2,7 @@
 // compared with the same in double precision, by plain kernels on the GPU, then timed on the shapes of BERT and of
 // OGBN-Arxiv's graph, as nodes of a graph; with the argument `check` not timed.
 //     nvcc -std=c++20 -gencode arch=compute_90a,code=sm_90a -I. bench/matrix_kernels/*.cu
-//       lowtide/engine/cuda/{byte_product,aggregate,norm}.cu lowtide/quant/quantizer_cuda.cu
+//       lowtide/engine/cuda/{byte_product,aggregate}.cu lowtide/base/cuda_launch.cu lowtide/quant/quantizer_cuda.cu
 //       lowtide/nn/{attention,dropout,layer_norm,row_kernels,tensor_norm}.cu -o matrix_kernels
 #include <algorithm>
 #include <cstdio>

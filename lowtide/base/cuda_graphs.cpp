@@ -1,6 +1,7 @@
 #include "lowtide/base/cuda_graphs.h"
 
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "lowtide/base/torch_compat.h"
@@ -48,6 +49,15 @@ std::unique_ptr<at::cuda::CUDAGraph> make_graph() {
 #endif
 }
 
+// The stream must not go on capturing. What broke the work may have broken the capture as well: then its end throws too.
+void end_broken(at::cuda::CUDAGraph& graph) {
+  try {
+    graph.capture_end();
+  } catch (const c10::Error&) {
+    return;
+  }
+}
+
 }  // namespace
 
 struct CudaGraphs::State {
@@ -63,13 +73,19 @@ struct CudaGraphs::State {
 
   void capture(Captured& of, const std::function<void()>& work) {
     torch::cuda::synchronize();
-    of.graph = make_graph();
+    auto graph = make_graph();
     {
       const c10::cuda::CUDAStreamGuard on_its_own(c10::cuda::getStreamFromPool());
-      of.graph->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
-      work();
-      of.graph->capture_end();
+      graph->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+      try {
+        work();
+      } catch (...) {
+        end_broken(*graph);
+        throw;
+      }
+      graph->capture_end();
     }
+    of.graph = std::move(graph);
     pool = of.graph->pool();
     of.kernels = count_kernels(*of.graph);
     ++captures;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lowtide/base/cuda_launch.h"
 #include "lowtide/data/device_images_kernels.h"
 
 namespace lowtide {
@@ -62,6 +63,7 @@ void gather_images(const GatherArguments& a, void* opaque_stream) {
   } else {
     gather_kernel<1><<<blocks, kThreads, 0, stream>>>(a);
   }
+  check_launch("a batch of images");
 }
 
 }  // namespace lowtide

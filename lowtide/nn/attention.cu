@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "lowtide/base/cuda_launch.h"
 #include "lowtide/nn/attention_kernels.h"
 #include "lowtide/nn/warp_rows.cuh"
 #include "lowtide/quant/vector.cuh"
@@ -209,6 +210,7 @@ void attend_on_gpu(const AttendArguments& a, void* opaque_stream) {
   } else {
     attend_kernel<32><<<blocks_of(a), kThreads, 0, stream>>>(a);
   }
+  check_launch("attention's weights");
 }
 
 void attend_gradient_on_gpu(const AttendGradientArguments& a, void* opaque_stream) {
@@ -220,6 +222,7 @@ void attend_gradient_on_gpu(const AttendGradientArguments& a, void* opaque_strea
   } else {
     attend_gradient_kernel<32><<<blocks_of(a.of), kThreads, 0, stream>>>(a);
   }
+  check_launch("the gradient of attention's weights");
 }
 
 void encode_heads_on_gpu(const EncodeHeadsArguments& a, void* opaque_stream) {
@@ -227,6 +230,7 @@ void encode_heads_on_gpu(const EncodeHeadsArguments& a, void* opaque_stream) {
   if (a.units == 32) encode_heads<8>(a, stream);
   if (a.units == 64) encode_heads<16>(a, stream);
   if (a.units == 128) encode_heads<32>(a, stream);
+  check_launch("codes by head");
 }
 
 }  // namespace lowtide

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lowtide/base/cuda_launch.h"
 #include "lowtide/nn/dropout_kernels.h"
 #include "lowtide/quant/noise_lanes.cuh"
 #include "lowtide/quant/vector.cuh"
@@ -64,10 +65,12 @@ unsigned blocks_for(std::int64_t threads) {
 void dropout_on_gpu(const DropoutArguments& a, void* stream) {
   dropout_kernel<<<blocks_for((a.n + 31) / (NoiseLanes::kFour * kNoiseHalves)), kThreads, 0,
                    static_cast<cudaStream_t>(stream)>>>(a);
+  check_launch("dropout");
 }
 
 void mask_on_gpu(const MaskArguments& a, void* stream) {
   mask_kernel<<<blocks_for((a.n + 3) / 4), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(a);
+  check_launch("dropout's gradient");
 }
 
 }  // namespace lowtide

@@ -1,3 +1,4 @@
+#include "lowtide/base/cuda_launch.h"
 #include "lowtide/nn/layer_norm_kernels.h"
 #include "lowtide/nn/row_kernels.h"
 #include "lowtide/nn/warp_rows.cuh"
@@ -134,6 +135,7 @@ void residual_norm_on_gpu(const ResidualNormArguments& a, void* opaque_stream) {
   } else {
     residual_norm_kernel<32><<<blocks, kThreads, 0, stream>>>(a);
   }
+  check_launch("a residual's norm");
 }
 
 void residual_norm_gradient_on_gpu(const ResidualNormGradientArguments& a, void* opaque_stream) {
@@ -146,6 +148,7 @@ void residual_norm_gradient_on_gpu(const ResidualNormGradientArguments& a, void*
   } else {
     residual_norm_gradient_kernel<32><<<parts, kThreads, 0, stream>>>(a);
   }
+  check_launch("the gradient of a residual's norm");
   join_parts_on_gpu(a.partial, kNormParts, 2 * a.columns, a.weight_and_bias, opaque_stream);
 }
 

@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include "lowtide/base/cuda_launch.h"
 #include "lowtide/nn/lstm_cell_kernels.h"
 
 namespace lowtide {
@@ -59,10 +60,12 @@ unsigned blocks_for(std::int64_t threads) {
 
 void lstm_cell_on_gpu(const LstmCellArguments& a, void* stream) {
   cell_kernel<<<blocks_for(a.batch * a.units), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(a);
+  check_launch("an LSTM's cell");
 }
 
 void lstm_cell_gradient_on_gpu(const LstmCellGradientArguments& a, void* stream) {
   gradient_kernel<<<blocks_for(a.batch * a.units), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(a);
+  check_launch("the gradient of an LSTM's cell");
 }
 
 }  // namespace lowtide

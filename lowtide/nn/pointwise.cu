@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include "lowtide/base/cuda_launch.h"
 #include "lowtide/nn/pointwise_kernels.h"
 #include "lowtide/quant/quantizer_kernels.h"
 #include "lowtide/quant/range.cuh"
@@ -35,6 +36,7 @@ void gelu_on_gpu(const GeluArguments& a, void* opaque_stream) {
   const int blocks = needed < kRangeBlocks ? needed : kRangeBlocks;
   gelu_kernel<<<static_cast<unsigned>(blocks), kRangeThreads, 0, static_cast<cudaStream_t>(opaque_stream)>>>(
       a);
+  check_launch("GELU");
   join_extremes_on_gpu(a.scratch, blocks, a.min, a.range, opaque_stream);
 }
 

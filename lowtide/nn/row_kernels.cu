@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include "lowtide/base/cuda_launch.h"
 #include "lowtide/nn/row_kernels.h"
 #include "lowtide/quant/range.cuh"
 #include "lowtide/quant/vector.cuh"
@@ -129,6 +130,7 @@ void round_rows_on_gpu(const RoundRowsArguments& a, void* opaque_stream) {
   } else {
     round_rows_kernel<32><<<blocks, kThreads, 0, stream>>>(a);
   }
+  check_launch("rounded rows");
 }
 
 void sum_codes_on_gpu(const SumCodesArguments& a, void* opaque_stream) {
@@ -137,12 +139,14 @@ void sum_codes_on_gpu(const SumCodesArguments& a, void* opaque_stream) {
   const dim3 tiles(static_cast<unsigned>(parts),
                    static_cast<unsigned>((a.columns + kTileColumns - 1) / kTileColumns));
   sum_codes_kernel<<<tiles, kThreads, 0, stream>>>(a);
+  check_launch("sums of an error's codes");
   join_parts_on_gpu(a.partial, parts, a.columns, a.sum, stream);
 }
 
 void join_parts_on_gpu(const float* partial, int parts, int columns, float* sum, void* stream) {
   join_parts_kernel<<<static_cast<unsigned>((columns + kWarp - 1) / kWarp), kThreads, 0,
                       static_cast<cudaStream_t>(stream)>>>(partial, parts, columns, sum);
+  check_launch("sums of parts");
 }
 
 }  // namespace lowtide

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lowtide/base/cuda_launch.h"
 #include "lowtide/nn/tensor_norm_kernels.h"
 #include "lowtide/quant/noise_lanes.cuh"
 #include "lowtide/quant/vector.cuh"
@@ -231,16 +232,19 @@ void tensor_statistics_on_gpu(const TensorStatisticsArguments& a, void* stream) 
   join_statistics<Statistic::kMean><<<1, kThreads, 0, as_stream(stream)>>>(a);
   partial_statistics<Statistic::kVariance><<<kMeansBlocks, kThreads, 0, as_stream(stream)>>>(a);
   join_statistics<Statistic::kVariance><<<1, kThreads, 0, as_stream(stream)>>>(a);
+  check_launch("a tensor norm's statistics");
 }
 
 void normalise_on_gpu(const NormaliseArguments& a, void* stream) {
   normalise_kernel<<<blocks_for(a.of.n), kThreads, 0, as_stream(stream)>>>(a);
+  check_launch("a tensor norm");
 }
 
 void normalise_gradient_on_gpu(const NormaliseGradientArguments& a, void* stream) {
   partial_gradients<<<kMeansBlocks, kThreads, 0, as_stream(stream)>>>(a);
   join_gradients<<<1, kThreads, 0, as_stream(stream)>>>(a);
   gradient_kernel<<<blocks_for(a.of.n), kThreads, 0, as_stream(stream)>>>(a);
+  check_launch("a tensor norm's gradient");
 }
 
 }  // namespace lowtide

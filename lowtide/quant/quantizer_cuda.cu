@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lowtide/base/cuda_launch.h"
 #include "lowtide/quant/extremes.h"
 #include "lowtide/quant/noise.h"
 #include "lowtide/quant/noise_lanes.cuh"
@@ -114,16 +115,17 @@ void measure_range(const RangeArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
   if (a.rows > 1 && a.length <= kShortRow) {
     short_row_ranges<<<static_cast<unsigned>((a.rows + kWarps - 1) / kWarps), kThreads, 0, stream>>>(a);
-    return;
+    return check_launch("ranges of short rows");
   }
   if (a.rows > 1) {
     row_ranges<<<static_cast<unsigned>(a.rows), kThreads, 0, stream>>>(a);
-    return;
+    return check_launch("ranges of rows");
   }
   const int blocks =
       static_cast<int>(std::min<std::int64_t>(kRangeBlocks, (a.length + kThreads - 1) / kThreads));
   auto* partial = static_cast<Extremes*>(a.scratch);
   partial_extremes<<<blocks, kThreads, 0, stream>>>(a.x, a.length, partial);
+  check_launch("a range");
   join_extremes_on_gpu(partial, blocks, a.min, a.range, stream);
 }
 
@@ -272,6 +274,7 @@ void track(const TrackedRange* ranges, int count, void* opaque_stream) {
     some.count = std::min(kRangesPerLaunch, count - first);
     std::copy_n(ranges + first, some.count, some.range);
     track_kernel<<<1, kRangesPerLaunch, 0, static_cast<cudaStream_t>(opaque_stream)>>>(some);
+    check_launch("running ranges");
   }
 }
 
@@ -293,23 +296,24 @@ unsigned blocks_for(std::int64_t n) {
 void encode(const EncodeArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
   const NoiseCounter counter = a.counter ? *a.counter : NoiseCounter{};
-  const bool bytes = fits_bytes(a.bits);
-  if (a.rows == 1 && bytes && a.counter == nullptr && a.noise == nullptr) {
+  const bool bytes = fits_bytes(a.bits), drawn = a.counter != nullptr;
+  // A part of a tensor begins anywhere: an LSTM's hidden state lies in the states of all steps.
+  const bool aligned = reinterpret_cast<std::uintptr_t>(a.x) % sizeof(float4) == 0,
+             plain = bytes && aligned && !drawn && a.noise == nullptr;
+  if (plain && a.rows == 1) {
     encode_plainly<<<blocks_for((a.length + kVector - 1) / kVector), kThreads, 0, stream>>>(a);
-    return;
-  }
-  const bool drawn = a.counter != nullptr, aligned = reinterpret_cast<std::uintptr_t>(a.x) % 16 == 0;
-  if (bytes && !drawn && a.noise == nullptr && a.length % kVector == 0 && aligned) {
+  } else if (plain && a.length % kVector == 0) {
     encode_rows_plainly<<<blocks_for(a.rows * a.length / kVector), kThreads, 0, stream>>>(a);
   } else if (bytes && drawn && aligned && (a.rows == 1 || a.length % kNoiseBlock == 0)) {
-    encode_noisy_blocks<<<blocks_for(a.rows * a.length / NoiseLanes::kFour / kNoiseHalves), kThreads, 0,
-                          stream>>>(a, counter);
+    const std::int64_t noise_blocks = (a.rows * a.length + kNoiseBlock - 1) / kNoiseBlock;
+    encode_noisy_blocks<<<blocks_for(noise_blocks * NoiseLanes::kThreads), kThreads, 0, stream>>>(a, counter);
   } else if (bytes) {
     encode_bytes<<<blocks_for((a.rows * a.length + kNoiseHalves - 1) / kNoiseHalves), kThreads, 0, stream>>>(
         a, counter, drawn);
   } else {
     encode_wide<<<blocks_for(a.rows * a.length), kThreads, 0, stream>>>(a, counter, drawn);
   }
+  check_launch("codes");
 }
 
 void decode(const DecodeArguments& a, void* opaque_stream) {
@@ -320,6 +324,7 @@ void decode(const DecodeArguments& a, void* opaque_stream) {
   } else {
     decode_kernel<std::int32_t><<<blocks, kThreads, 0, stream>>>(a);
   }
+  check_launch("values of codes");
 }
 
 }  // namespace
@@ -333,11 +338,13 @@ void measure_positions_on_gpu(const PositionArguments& a, void* opaque_stream) {
   } else {
     position_ranges<kThreads><<<positions, kThreads, 0, stream>>>(a);
   }
+  check_launch("ranges of positions");
 }
 
 void join_extremes_on_gpu(const void* partial, int count, float* min, float* range, void* stream) {
   join_extremes<<<1, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(static_cast<const Extremes*>(partial),
                                                                        count, min, range);
+  check_launch("a range's end");
 }
 
 const QuantizerKernels kCudaQuantizer{measure_range, encode, decode, track};

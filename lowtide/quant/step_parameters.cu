@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include "lowtide/base/cuda_launch.h"
 #include "lowtide/quant/step_parameters.h"
 
 namespace lowtide {
@@ -20,6 +21,7 @@ __global__ void write(StepParameters from, StepParameters* to) {
 
 void write_step_parameters(const StepParameters& from, StepParameters* on_device, void* stream) {
   write<<<1, 256, 0, static_cast<cudaStream_t>(stream)>>>(from, on_device);
+  check_launch("a step's parameters");
 }
 
 }  // namespace lowtide

@@ -122,7 +122,8 @@ struct Encoder {
     return __byte_perm(__byte_perm(__float_as_uint(a), __float_as_uint(b), 0x0040),
                        __byte_perm(__float_as_uint(c), __float_as_uint(d), 0x0040), 0x5410);
   }
-  // 2^23 + the code: the sum is rounded to a whole number, to even in the middle, and its low bits are that. A NaN is code 0.
+  // 2^23 + the code: the sum is rounded to a whole number, to even in the middle, and its low bits are that. A NaN is
+  // code 0, and so is an infinity, whose quotient is one.
   __device__ float rounded(float x, float noise) const {
     const float v = __fadd_rn(quotient(__fsub_rn(x, min)), noise);
     return __fadd_rn(fminf(fmaxf(v, 0.0f), top), 0x1p23f);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "lowtide/base/cuda_launch.h"
 #include "lowtide/train/update_kernels.h"
 
 namespace lowtide {
@@ -148,6 +149,7 @@ void sgd(const SgdArguments& a, ParameterList parameters, void* opaque_stream) {
   all.decay = static_cast<float>(a.decay);
   for_each_launch(parameters, all, [&](const SgdLaunch& launch) {
     sgd_kernel<<<launch.tensors.chunks(), kThreads, 0, stream>>>(launch);
+    check_launch("SGD");
   });
 }
 
@@ -197,6 +199,7 @@ __global__ void __launch_bounds__(kThreads) adam_kernel(const __grid_constant__ 
 void adam(const AdamArguments& a, ParameterList parameters, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
   begin_adam<<<1, 1, 0, stream>>>(a);
+  check_launch("Adam's beginning");
   AdamLaunch all;
   all.halted = a.control.halted;
   all.factors = a.factors;
@@ -208,6 +211,7 @@ void adam(const AdamArguments& a, ParameterList parameters, void* opaque_stream)
   all.decay = a.apart ? 0.0f : static_cast<float>(a.decay);
   for_each_launch(parameters, all, [&](const AdamLaunch& launch) {
     adam_kernel<<<launch.tensors.chunks(), kThreads, 0, stream>>>(launch);
+    check_launch("Adam");
   });
 }
 
@@ -257,9 +261,11 @@ void norm(const NormArguments& a, ParameterList parameters, void* opaque_stream)
   for_each_launch(parameters, all, [&](NormLaunch& launch) {
     launch.partial = a.partial + done;
     sum_squares<<<launch.tensors.chunks(), kThreads, 0, stream>>>(launch);
+    check_launch("squares of gradients");
     done += launch.tensors.chunks();
   });
   join_squares<<<1, kJoiningThreads, 0, stream>>>(a.partial, done, a.norm);
+  check_launch("the norm of gradients");
 }
 
 struct ClipLaunch {
@@ -285,6 +291,7 @@ void clip(const ClipArguments& a, ParameterList parameters, void* opaque_stream)
   all.limit = static_cast<float>(a.limit);
   for_each_launch(parameters, all, [&](const ClipLaunch& launch) {
     clip_kernel<<<launch.tensors.chunks(), kThreads, 0, stream>>>(launch);
+    check_launch("clipping");
   });
 }
 

@@ -1,5 +1,6 @@
 #include "python/module/layer.h"
 
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <fmt/format.h>
@@ -82,6 +83,7 @@ at::Tensor Layer::begin(const at::Tensor& x, bool training) const {
 at::Tensor Layer::conv2d(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                          const ConvGeometry& geometry, const RangeBuffers& range, bool training) const {
   const NoAutocast guard;
+  const c10::OptionalDeviceGuard on(x.device());  // kernels go to the device in use
   const at::Tensor input = begin(x, training);
   expect_float(weight);
   expect(input.dim() == 4 && input.size(1) == weight.size(1) * geometry.groups,
@@ -97,6 +99,7 @@ at::Tensor Layer::conv2d(const at::Tensor& x, const at::Tensor& weight, const st
 at::Tensor Layer::linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                          bool by_position, const RangeBuffers& range, bool training) const {
   const NoAutocast guard;
+  const c10::OptionalDeviceGuard on(x.device());
   const at::Tensor input = begin(x, training);
   expect_float(weight);
   expect(input.dim() > 0 && input.size(-1) == weight.size(1),
@@ -115,6 +118,7 @@ at::Tensor Layer::linear(const at::Tensor& x, const at::Tensor& weight, const st
 
 at::Tensor Layer::product(const at::Tensor& a, const at::Tensor& b, std::int64_t items, bool training) const {
   const NoAutocast guard;
+  const c10::OptionalDeviceGuard on(a.device());
   const at::Tensor left = begin(a, training), right = b.to(at::kFloat);
   expect(left.dim() == 3 && right.dim() == 3 && left.size(0) == right.size(0) &&
              left.size(2) == right.size(1) && items > 0 && left.size(0) % items == 0,
@@ -128,6 +132,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> Layer::lstm(
     const at::Tensor& bias, const at::Tensor& hidden, const at::Tensor& cell, const RangeBuffers& input_range,
     const RangeBuffers& hidden_range, bool training) const {
   const NoAutocast guard;
+  const c10::OptionalDeviceGuard on(x.device());
   const at::Tensor input = begin(x, training).contiguous();
   expect_float(input_weight);
   const std::int64_t units = hidden_weight.size(1);

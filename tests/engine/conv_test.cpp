@@ -30,11 +30,13 @@ std::ostream& operator<<(std::ostream& out, const Geometry& g) {
 }
 
 // Every kernel, stride, padding and grouping; one image, fewer than eight, eight, and more than eight; one
-// channel in or out; sizes that the stride does not divide; a kernel as large as the image.
+// channel in or out; sizes that the stride does not divide; a kernel as large as the image; pixels that no tap
+// leads to, and three times sixteen channels, which a GPU takes in powers of two.
 const std::vector<Geometry> kGeometries{
     {.height = 1, .width = 1},
     {.in = 3, .height = 7, .width = 7, .out = 4},
     {.batch = 2, .in = 8, .height = 9, .width = 7, .out = 16, .stride = 2},
+    {.batch = 2, .in = 8, .height = 16, .width = 16, .out = 48, .stride = 2},
     {.batch = 8, .in = 16, .height = 5, .width = 5, .out = 8},
     {.batch = 3, .height = 8, .width = 8, .out = 5, .kernel = 3, .padding = 1},
     {.batch = 5, .in = 3, .height = 9, .width = 11, .out = 7, .kernel = 3, .stride = 2, .padding = 1},

@@ -5,6 +5,7 @@
 #include <torch/cuda.h>
 #include <torch/utils.h>
 
+#include "lowtide/base/cuda_graphs.h"
 #include "lowtide/base/torch.h"
 #include "lowtide/engine/engine.h"
 #include "lowtide/models/cifar_resnet.h"
@@ -34,6 +35,20 @@ torch::Tensor activation(std::int64_t seed) {
   return torch::randn({5, 7, 9, 11}).contiguous(torch::MemoryFormat::ChannelsLast);
 }
 
+// Ranges, and codes with and without noise, of the same numbers.
+void expect_same_codes(const torch::Tensor& x, const torch::Tensor& on_gpu, RangeGroup group,
+                       const std::string& what) {
+  const Range here = measure_range(x, group), there = measure_range(on_gpu, group);
+  EXPECT_TRUE(there.min.cpu().equal(here.min) && there.range.cpu().equal(here.range)) << what;
+  for (const int bits : {1, 3, 8}) {
+    for (const Noise& noise : {Noise::none(), Noise::drawn({.seed = 3, .step = 5, .tensor = 7})}) {
+      const Quantized q = encode(x, here, bits, noise), p = encode(on_gpu, there, bits, noise);
+      EXPECT_TRUE(p.code.cpu().equal(q.code) && p.scale.cpu().equal(q.scale))
+          << what << ", " << bits << " bits, noise " << noise.is_drawn();
+    }
+  }
+}
+
 TEST_F(Cuda, SameCodesAsTheCpu) {
   const torch::Tensor x = activation(1), on_gpu = x.cuda();
   for (const RangeGroup group : {RangeGroup::kTensor, RangeGroup::kRow}) {
@@ -51,18 +66,29 @@ TEST_F(Cuda, SameCodesAsTheCpu) {
   }
 }
 
-// Rows shorter and longer than a warp's, a block's and the noise's share, and their like.
+// Rows shorter and longer than a warp's, a block's and the noise's share, and their like; one alone is all of a tensor.
 TEST_F(Cuda, SameCodesOfRows) {
-  for (const std::int64_t length : {1, 7, 16, 64, 99, 128, 200, 256, 1024, 2500}) {
-    torch::manual_seed(length);
-    const torch::Tensor x = torch::randn({13, length}), on_gpu = x.cuda();
-    const Range here = measure_range(x, RangeGroup::kRow), there = measure_range(on_gpu, RangeGroup::kRow);
-    EXPECT_TRUE(there.min.cpu().equal(here.min) && there.range.cpu().equal(here.range)) << length;
-    for (const int bits : {1, 3, 8}) {
-      for (const Noise& noise : {Noise::none(), Noise::drawn({.seed = 3, .step = 5, .tensor = 7})}) {
-        const Quantized q = encode(x, here, bits, noise), p = encode(on_gpu, there, bits, noise);
-        EXPECT_TRUE(p.code.cpu().equal(q.code) && p.scale.cpu().equal(q.scale))
-            << "rows of " << length << ", " << bits << " bits, noise " << noise.is_drawn();
+  for (const std::int64_t rows : {1, 13}) {
+    for (const std::int64_t length : {1, 7, 16, 31, 64, 99, 128, 200, 256, 1024, 2500}) {
+      torch::manual_seed(length);
+      const torch::Tensor x = torch::randn({rows, length});
+      expect_same_codes(x, x.cuda(), RangeGroup::kRow, fmt::format("{} rows of {}", rows, length));
+    }
+  }
+}
+
+// Floats are read sixteen bytes at a time, but a part of a tensor may begin between.
+TEST_F(Cuda, SameCodesOfAPart) {
+  torch::manual_seed(5);
+  const torch::Tensor x = torch::randn({5 * 133}), on_gpu = x.cuda();
+  for (const RangeGroup group : {RangeGroup::kTensor, RangeGroup::kRow}) {
+    for (const std::vector<std::int64_t>& sizes : {std::vector<std::int64_t>{1, 133}, {4, 128}}) {
+      for (std::int64_t first = 0; first < 5; ++first) {
+        const auto part = [&](const torch::Tensor& of) {
+          return of.narrow(0, first, sizes[0] * sizes[1]).view(sizes);
+        };
+        expect_same_codes(part(x), part(on_gpu), group,
+                          fmt::format("{} x {} from {} on", sizes[0], sizes[1], first));
       }
     }
   }
@@ -265,6 +291,35 @@ TEST_F(Cuda, SameRoundedRows) {
   }
 }
 
+// Of few rows, as an LSTM's first hidden state is.
+TEST_F(Cuda, ZerosGiveZeros) {
+  torch::manual_seed(7);
+  const auto quantised = [](const torch::Tensor& x, RangeGroup group) {
+    return encode(x, measure_range(x, group), 8);
+  };
+  for (const RangeGroup group : {RangeGroup::kTensor, RangeGroup::kRow}) {
+    const Quantized x = quantised(torch::zeros({5, 33}).cuda(), group),
+                    w = quantised(torch::randn({7, 33}).cuda(), group);
+    const torch::Tensor y = make_engine("cuda")->product(x, w, {.transpose_b = true});
+    EXPECT_TRUE(y.cpu().equal(torch::zeros({5, 7})));
+  }
+}
+
+// More matrices than a grid has room for in y and z.
+TEST_F(Cuda, SameProductsOfManyMatrices) {
+  torch::manual_seed(6);
+  const torch::Tensor a = torch::randn({70'000, 2, 3}), b = torch::randn({70'000, 3, 5});
+  for (const RangeGroup group : {RangeGroup::kTensor, RangeGroup::kRow}) {
+    const Quantized left = encode(a, measure_range(a, RangeGroup::kTensor), 8),
+                    right = encode(b, measure_range(b, group), 8);
+    const auto on_gpu = [](const Quantized& q) {
+      return Quantized{q.code.cuda(), q.scale.cuda(), q.offset.cuda(), q.bits};
+    };
+    EXPECT_TRUE(close_to(make_engine("cuda")->product(on_gpu(left), on_gpu(right), {}).cpu(),
+                         make_engine("simulated")->product(left, right, {}), kAnotherOrder));
+  }
+}
+
 TEST_F(Cuda, SameSumsOfCodes) {
   torch::manual_seed(9);
   for (const std::vector<std::int64_t>& sizes :
@@ -286,6 +341,23 @@ TEST_F(Cuda, NotFiniteStaysVisible) {
   x[1][2][3][4] = std::numeric_limits<float>::quiet_NaN();
   const torch::Tensor y = decode(encode(x, measure_range(x, RangeGroup::kTensor), 8));
   EXPECT_TRUE(torch::isnan(y).all().item<bool>());
+}
+
+// What is thrown leaves nothing behind: the next launch is captured anew.
+TEST_F(Cuda, AGraphWhoseCaptureThrew) {
+  CudaGraphs graphs(torch::kCUDA);
+  const torch::Tensor x = torch::zeros({3}, torch::kCUDA);
+  int calls = 0;
+  const auto work = [&] {
+    x.add_(1);
+    if (++calls == 3) throw std::runtime_error("broken");
+  };
+  for (int warm_up = 0; warm_up < 2; ++warm_up) graphs.run("work", work);
+  EXPECT_THROW(graphs.run("work", work), std::runtime_error);
+  for (int replay = 0; replay < 2; ++replay) graphs.run("work", work);
+  EXPECT_EQ(graphs.captures(), 1);
+  EXPECT_EQ(calls, 4);
+  EXPECT_EQ(x.sum().item<float>(), 3 * 4);
 }
 
 // One training step of a ResNet-8 on both devices. Convolutions sum in another order, which moves codes that

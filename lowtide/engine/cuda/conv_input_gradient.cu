@@ -17,11 +17,12 @@ struct StridedDimension {
   int size, kernel, stride, pad, results;
 };
 struct StridedKinds {
-  static constexpr int kMostStride = 4, kMostKinds = 32;
+  static constexpr int kMostStride = 4, kMostKernel = 32, kMostKinds = 32;
   int stride = 1, first[kMostStride + 1]{};
   EdgeKinds of[kMostStride];
   unsigned taps[kMostKinds]{};  // that lead to outputs, a bit each
 
+  // Of steps and kernels that are not above the most.
   explicit StridedKinds(const StridedDimension& d) : stride(d.stride) {
     const auto leads = [&](int at) {
       unsigned result = 0;
@@ -31,16 +32,13 @@ struct StridedKinds {
       }
       return result;
     };
-    for (int phase = 0; phase < stride && stride <= kMostStride; ++phase) {
+    for (int phase = 0; phase < stride; ++phase) {
       of[phase] =
           EdgeKinds(divide_up(d.size - phase, stride), [&](int at) { return leads(at * stride + phase); });
       first[phase + 1] = first[phase] + of[phase].count();
       for (int i = 0; i < of[phase].count() && first[phase] + i < kMostKinds; ++i)
         taps[first[phase] + i] = leads(of[phase].example(i) * stride + phase);
     }
-    if (stride > kMostStride || count() > kMostKinds)
-      throw std::runtime_error(
-          "CUDA: there is no kernel for the input gradient of a convolution of such steps");
   }
   __host__ __device__ int count() const { return first[stride]; }
   __device__ int kind(int at) const {
@@ -54,6 +52,18 @@ struct GradientKinds {
   StridedKinds rows, cols;
   __host__ __device__ int count() const { return rows.count() * cols.count(); }
 };
+GradientKinds kinds_of(const ConvGeometry& g) {
+  return {.rows = StridedKinds({.size = g.height,
+                                .kernel = g.kernel_rows,
+                                .stride = g.stride_rows,
+                                .pad = g.pad_rows,
+                                .results = g.rows}),
+          .cols = StridedKinds({.size = g.width,
+                                .kernel = g.kernel_cols,
+                                .stride = g.stride_cols,
+                                .pad = g.pad_cols,
+                                .results = g.cols})};
+}
 
 // The constants of a block's columns, in shared memory.
 template <int kColumns, int kThreads>
@@ -336,21 +346,20 @@ __global__ void __launch_bounds__(kWarp* kRowWarps* kColWarps, (kResidentBlocks<
   if (takes_sums) add_sums<Of::kColumns>(a, joined, first_channel, warp_column, memory);
 }
 
+template <typename Rows, int kNTiles, int kColWarps>
+std::size_t block_bytes(const ConvGeometry& g, const GradientKinds& kinds, const typename Rows::Shape& shape,
+                        int units) {
+  using Of = Block<Rows, kNTiles, kColWarps>;
+  return std::max(Of::Constants::bytes(g.taps(), kinds.count()) + Of::Stages::bytes(shape, units),
+                  2 * sizeof(float) * kRowWarps * Of::kColumns);
+}
+
 template <typename Rows, int kMTiles, int kNTiles, int kColWarps>
 void launch(const InputGradientArguments& a, const typename Rows::Shape& shape, int units,
             cudaStream_t stream) {
   using Of = Block<Rows, kNTiles, kColWarps>;
   const ConvGeometry& g = a.g;
-  const GradientKinds kinds{.rows = StridedKinds({.size = g.height,
-                                                  .kernel = g.kernel_rows,
-                                                  .stride = g.stride_rows,
-                                                  .pad = g.pad_rows,
-                                                  .results = g.rows}),
-                            .cols = StridedKinds({.size = g.width,
-                                                  .kernel = g.kernel_cols,
-                                                  .stride = g.stride_cols,
-                                                  .pad = g.pad_cols,
-                                                  .results = g.cols})};
+  const GradientKinds kinds = kinds_of(g);
   const Other other{.value = a.other,
                     .rows = a.other_rows,
                     .cols = a.other_cols,
@@ -362,18 +371,36 @@ void launch(const InputGradientArguments& a, const typename Rows::Shape& shape, 
   const dim3 grid(
       static_cast<unsigned>(row_blocks(shape.tiles, column_blocks, kResidentBlocks<kNTiles, kColWarps>)),
       static_cast<unsigned>(column_blocks));
-  const std::size_t bytes = Of::Constants::bytes(g.taps(), kinds.count()) + Of::Stages::bytes(shape, units);
-  launch_product<input_gradient_kernel<Rows, kMTiles, kNTiles, kColWarps>>(
+  launch_kernel<input_gradient_kernel<Rows, kMTiles, kNTiles, kColWarps>>(
       "conv_input_gradient", grid, Of::kThreads,
-      std::max(bytes, 2 * sizeof(float) * kRowWarps * Of::kColumns), stream, a, shape, kinds, other,
+      block_bytes<Rows, kNTiles, kColWarps>(g, kinds, shape, units), stream, a, shape, kinds, other,
       Of::Stages::weight_bytes(shape, units));
+}
+
+// The most that a chunk has.
+int most_units(const PixelTiles& tiles) {
+  int units = 0;
+  for (int i = 0; i < tiles.phases; ++i) units = std::max(units, tiles.phase[i].units);
+  return units;
+}
+
+// None where this GPU's blocks have no room for one.
+int row_tiles(const ConvGeometry& g, const ProductCut& cut) {
+  if (g.inputs % 4 != 0) return 0;
+  const PixelTiles tiles = input_gradient_tiles(g, nullptr, cut.m_tiles);
+  if (tiles.tiles == 0) return 0;
+  std::size_t bytes = 0;
+  with_cut<64>(cut, [&](auto m_tiles, auto n_tiles, auto col_warps) {
+    using Rows = TileRows<kWarp * kRowWarps * col_warps, m_tiles, kUnitBytes, false>;
+    bytes = block_bytes<Rows, n_tiles, col_warps>(g, kinds_of(g), tiles, most_units(tiles));
+  });
+  return bytes <= most_shared_bytes() ? tiles.tiles : 0;
 }
 
 template <int kUnit, bool kStrided>
 void launch_tiles(const InputGradientArguments& a, const ProductCut& cut, cudaStream_t stream) {
   PixelTiles tiles = input_gradient_tiles(a.g, a.dy.code, cut.m_tiles);
-  int units = 0;
-  for (int i = 0; i < tiles.phases; ++i) units = std::max(units, tiles.phase[i].units);
+  const int units = most_units(tiles);
   with_cut<64>(cut, [&](auto m_tiles, auto n_tiles, auto col_warps) {
     constexpr int kMTiles = m_tiles, kNTiles = n_tiles, kColWarps = col_warps,
                   kThreads = kWarp * kRowWarps * kColWarps;
@@ -386,7 +413,8 @@ void launch_tiles(const InputGradientArguments& a, const ProductCut& cut, cudaSt
 template <int kUnit>
 void launch_gather(const InputGradientArguments& a, cudaStream_t stream) {
   const GatherShape shape = gather_shape(a.g, a.dy.code, true);
-  const ProductCut cut(a.g.inputs, [&](int m_tiles) { return m_tiles == 1 ? shape.tiles : 0; });
+  const ProductCut cut(a.g.inputs,
+                       [&](const ProductCut& option) { return option.m_tiles == 1 ? shape.tiles : 0; });
   with_columns<64>(cut, [&](auto n_tiles, auto col_warps) {
     constexpr int kNTiles = n_tiles, kColWarps = col_warps;
     launch<GatherRows<kWarp * kRowWarps * kColWarps, 1, kUnit, true>, 1, kNTiles, kColWarps>(
@@ -396,11 +424,19 @@ void launch_gather(const InputGradientArguments& a, cudaStream_t stream) {
 
 }  // namespace
 
+bool has_conv_input_gradient(const ConvGeometry& g) {
+  if (std::max(g.stride_rows, g.stride_cols) > StridedKinds::kMostStride ||
+      std::max(g.kernel_rows, g.kernel_cols) > StridedKinds::kMostKernel)
+    return false;
+  const GradientKinds kinds = kinds_of(g);
+  return std::max(kinds.rows.count(), kinds.cols.count()) <= StridedKinds::kMostKinds;
+}
+
 void conv_input_gradient(const InputGradientArguments& a, void* opaque_stream) {
+  if (!has_conv_input_gradient(a.g))
+    throw std::runtime_error("CUDA: there is no kernel for the input gradient of such a convolution");
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
-  const ProductCut cut(a.g.inputs, [&](int m_tiles) {
-    return a.g.inputs % 4 == 0 ? input_gradient_tiles(a.g, a.dy.code, m_tiles).tiles : 0;
-  });
+  const ProductCut cut(a.g.inputs, [&](const ProductCut& option) { return row_tiles(a.g, option); });
   const int unit = unit_for(a.g.outputs);
   if (cut.exists() && a.g.stride_rows > 1)
     return unit == 16 ? launch_tiles<16, true>(a, cut, stream) : launch_tiles<8, true>(a, cut, stream);

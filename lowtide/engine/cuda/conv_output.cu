@@ -185,6 +185,13 @@ __global__ void __launch_bounds__(kWarp* kRowWarps* kColWarps, (kResidentBlocks<
   }
 }
 
+template <typename Rows, int kNTiles, int kColWarps>
+std::size_t block_bytes(const OutputKinds& kinds, const typename Rows::Shape& shape, int units) {
+  using Of = Block<Rows, kNTiles, kColWarps>;
+  return Of::Constants::bytes(kinds.count()) +
+         std::max(Of::Stages::bytes(shape, units), sizeof(WarpMoments) * kRowWarps * Of::kColumns);
+}
+
 template <typename Rows, int kMTiles, int kNTiles, int kColWarps>
 void launch(const OutputArguments& a, const typename Rows::Shape& shape, int units, cudaStream_t stream) {
   using Of = Block<Rows, kNTiles, kColWarps>;
@@ -193,12 +200,22 @@ void launch(const OutputArguments& a, const typename Rows::Shape& shape, int uni
   const dim3 grid(
       static_cast<unsigned>(row_blocks(shape.tiles, column_blocks, kResidentBlocks<kNTiles, kColWarps>)),
       static_cast<unsigned>(column_blocks));
-  const std::size_t bytes =
-      Of::Constants::bytes(kinds.count()) +
-      std::max(Of::Stages::bytes(shape, units), sizeof(WarpMoments) * kRowWarps * Of::kColumns);
-  launch_product<output_kernel<Rows, kMTiles, kNTiles, kColWarps>>("conv_output", grid, Of::kThreads, bytes,
-                                                                   stream, a, shape, kinds,
-                                                                   Of::Stages::weight_bytes(shape, units));
+  const std::size_t bytes = block_bytes<Rows, kNTiles, kColWarps>(kinds, shape, units);
+  launch_kernel<output_kernel<Rows, kMTiles, kNTiles, kColWarps>>("conv_output", grid, Of::kThreads, bytes,
+                                                                  stream, a, shape, kinds,
+                                                                  Of::Stages::weight_bytes(shape, units));
+}
+
+// None where this GPU's blocks have no room for one.
+int row_tiles(const ConvGeometry& g, const ProductCut& cut) {
+  if (g.outputs % 4 != 0) return 0;
+  const PixelTiles tiles = output_tiles(g, nullptr, cut.m_tiles);
+  std::size_t bytes = 0;
+  with_cut<32>(cut, [&](auto m_tiles, auto n_tiles, auto col_warps) {
+    using Rows = TileRows<kWarp * kRowWarps * col_warps, m_tiles, kUnitBytes, false>;
+    bytes = block_bytes<Rows, n_tiles, col_warps>(kinds_of(g), tiles, tiles.phase[0].units);
+  });
+  return bytes <= most_shared_bytes() ? tiles.tiles : 0;
 }
 
 template <int kUnit>
@@ -216,7 +233,8 @@ void launch_tiles(const OutputArguments& a, const ProductCut& cut, cudaStream_t 
 template <int kUnit>
 void launch_gather(const OutputArguments& a, cudaStream_t stream) {
   const GatherShape shape = gather_shape(a.g, a.x.code, false);
-  const ProductCut cut(a.g.outputs, [&](int m_tiles) { return m_tiles == 1 ? shape.tiles : 0; });
+  const ProductCut cut(a.g.outputs,
+                       [&](const ProductCut& option) { return option.m_tiles == 1 ? shape.tiles : 0; });
   with_columns<64>(cut, [&](auto n_tiles, auto col_warps) {
     constexpr int kNTiles = n_tiles, kColWarps = col_warps;
     launch<GatherRows<kWarp * kRowWarps * kColWarps, 1, kUnit, false>, 1, kNTiles, kColWarps>(
@@ -228,9 +246,7 @@ void launch_gather(const OutputArguments& a, cudaStream_t stream) {
 
 void conv_output(const OutputArguments& a, void* opaque_stream) {
   auto* stream = static_cast<cudaStream_t>(opaque_stream);
-  const ProductCut cut(a.g.outputs, [&](int m_tiles) {
-    return a.g.outputs % 4 == 0 ? output_tiles(a.g, a.x.code, m_tiles).tiles : 0;
-  });
+  const ProductCut cut(a.g.outputs, [&](const ProductCut& option) { return row_tiles(a.g, option); });
   const int unit = unit_for(a.g.inputs);
   if (cut.exists()) return unit == 16 ? launch_tiles<16>(a, cut, stream) : launch_tiles<8>(a, cut, stream);
   if (unit == 16) return launch_gather<16>(a, stream);

@@ -463,6 +463,7 @@ void conv_weight_gradient(const WeightGradientArguments& a, void* opaque_stream)
   if (is_wide(a.g)) {  // its zeroed memory would do for tiles
     of.work = a.products;
     cudaMemsetAsync(of.work, 0, cut_bytes(a.g), stream);
+    check_launch("conv_weight_gradient's zeros");
   }
   const Cut cut(a.g);
   return cut.tile_cols == 64 ? launch<8>(of, cut, stream) : launch<6>(of, cut, stream);

@@ -118,7 +118,7 @@ void cut_steps(DepthwiseCut& cut) {
 // Of an output; or transposed, of an input gradient.
 template <typename Steps>
 DepthwiseCut depthwise_cut(const ConvGeometry& g, bool transposed) {
-  constexpr int kMostBytes = 200 * 1024;
+  const std::size_t most_bytes = std::min<std::size_t>(200 * 1024, most_shared_bytes());
   DepthwiseCut cut;
   cut.images = g.images;
   cut.channels = g.inputs;
@@ -146,7 +146,7 @@ DepthwiseCut depthwise_cut(const ConvGeometry& g, bool transposed) {
   for (int most = kMostGroupChannels;; most /= 2) {
     cut.group = depthwise_group(cut.channels, most);
     cut_steps<Steps>(cut);
-    if (cut.shared_bytes() <= kMostBytes || most <= kDepthwiseUnit) break;
+    if (cut.shared_bytes() <= most_bytes || most <= kDepthwiseUnit) break;
   }
   cut.by_words = Divisor(cut.words);
   cut.by_units = Divisor(cut.group / kDepthwiseUnit);
@@ -578,8 +578,8 @@ template <auto kKernel, typename... Arguments>
 void launch_depthwise(const char* name, const DepthwiseCut& cut, std::size_t shared_bytes,
                       cudaStream_t stream, const Arguments&... arguments) {
   const int blocks = std::max(1, std::min(cut.tiles, kMostDepthwiseBlocks / cut.groups()));
-  launch_product<kKernel>(name, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(cut.groups())),
-                          static_cast<int>(cut.threads()), shared_bytes, stream, cut, arguments...);
+  launch_kernel<kKernel>(name, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(cut.groups())),
+                         static_cast<int>(cut.threads()), shared_bytes, stream, cut, arguments...);
 }
 
 }  // namespace lowtide::cuda

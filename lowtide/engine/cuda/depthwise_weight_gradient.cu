@@ -56,7 +56,7 @@ struct WeightCut {
     strips = divide_up(g.rows, tile_rows);
     tiles = divide_up(g.images, tile_images) * strips;
     const int most = std::min(kMostDepthwiseBlocks / (g.inputs / group), kMostWords / (19 * g.inputs));
-    const int least = divide_up(g.output_pixels(), kMostPixelsPerBlock / 2);
+    const int least = divide_up(tiles, std::max(1, kMostPixelsPerBlock / (tile_images * tile_rows * g.cols)));
     blocks = std::clamp(std::max(most, least), 1, tiles);
     by_words = Divisor(words);
     by_units = Divisor(group / kDepthwiseUnit);
@@ -251,8 +251,8 @@ void depthwise_weight_gradient(const WeightGradientArguments& a, void* stream) {
   const dim3 grid(static_cast<unsigned>(cut.blocks), static_cast<unsigned>(a.g.inputs / cut.group));
   const int threads = round_up(cut.words * cut.lanes, kWarp);
   const auto launch = [&](auto steps) {
-    launch_product<depthwise_weight_gradient_kernel<steps>>("depthwise_weight_gradient", grid, threads, bytes,
-                                                            static_cast<cudaStream_t>(stream), cut, a);
+    launch_kernel<depthwise_weight_gradient_kernel<steps>>("depthwise_weight_gradient", grid, threads, bytes,
+                                                           static_cast<cudaStream_t>(stream), cut, a);
   };
   if (a.g.stride_rows == 1) return launch(std::integral_constant<int, 1>());
   launch(std::integral_constant<int, 2>());

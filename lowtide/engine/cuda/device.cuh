@@ -15,9 +15,9 @@ inline constexpr int kWarp = 32;
 // ---- Sums and extremes that do not depend on the order -------------------------------------------------------------
 
 // A sum of doubles as a fixed-point number of two words, which blocks add to in any order with the same result. Units are
-// 2^-20 and 2^-68. What a term leaves for the low word is at most 2^47 of its units, so 2^16 blocks have room; the high word has
-// room for what fits(). What is lost of a term is below 2^-69, and gradients so small that it would count are far below the
-// least step of a code, 1e-8.
+// 2^-20 and 2^-68. What a term leaves for the low word is at most 2^47 of its units, of either sign, so 2^16 blocks have
+// room whatever they add, and far more in fact; the high word has room for what fits(). What is lost of a term is below
+// 2^-69, and gradients so small that it would count are far below the least step of a code, 1e-8.
 struct OrderFreeSum {
   static constexpr double kHighUnit = 0x1p-20, kLowUnit = 0x1p-68;
 

@@ -129,6 +129,8 @@ struct InputGradientArguments {
   NormGradientSums
       sums;  // of the normalisation that made the input, where work is given: dx is masked by its ReLU then
 };
+// Whether there is a kernel: for steps of up to 4 and kernels of up to 16 always.
+bool has_conv_input_gradient(const ConvGeometry& g);
 void conv_input_gradient(const InputGradientArguments& a, void* stream);
 
 struct WeightGradientArguments {

@@ -56,7 +56,10 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(MatrixCodes q, HalfMatri
   }
   sum = __reduce_add_sync(0xffffffffu, sum);
   if (lane == 0) {
-    const float scale = q.scale[q.by_row ? row : 0], offset = q.offset[q.by_row ? row : 0];
+    const float offset = q.offset[q.by_row ? row : 0];
+    // Zeros give zeros: with middle codes taken off and added again, they would be a rounding off.
+    const bool is_zero = offset == 0.0f && sum == -centre * q.columns;
+    const float scale = is_zero ? 0.0f : q.scale[q.by_row ? row : 0];
     to.side.factor[row] = scale;
     to.side.middle[row] = middle_value(scale, offset, centre);
     to.side.total[row] = scale * static_cast<float>(sum);
@@ -96,20 +99,20 @@ __device__ void join_tile(const ColumnArguments& a, const double (&sum)[kFour]) 
 #pragma unroll
   for (int i = 0; i < kFour; ++i) joined[threadIdx.y][lane * kFour + i] = sum[i];
   __syncthreads();
-  const int column = static_cast<int>(blockIdx.x) * kTileColumns + thread;
+  const int column = static_cast<int>(blockIdx.z) * kTileColumns + thread;
   if (thread >= kTileColumns || column >= a.q.columns) return;
   double total = 0;
   for (int i = 0; i < kColumnThreads; ++i) total += joined[i][thread];
-  const long long tile = static_cast<long long>(blockIdx.z) * a.row_tiles + blockIdx.y;
+  const long long tile = static_cast<long long>(blockIdx.x) * a.row_tiles + blockIdx.y;
   a.partial[tile * a.q.columns + column] = total;
 }
 
-// A tile of columns and rows a block.
+// A tile of rows and columns of a matrix a block.
 template <Form kForm>
 __global__ void __launch_bounds__(kWarp* kColumnThreads) columns_kernel(ColumnArguments a) {
   const MatrixCodes& q = a.q;
-  const int matrix = static_cast<int>(blockIdx.z), lane = static_cast<int>(threadIdx.x);
-  const int column = static_cast<int>(blockIdx.x) * kTileColumns + lane * kFour;
+  const int matrix = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x);
+  const int column = static_cast<int>(blockIdx.z) * kTileColumns + lane * kFour;
   const int height = tile_rows(q.rows), first = static_cast<int>(blockIdx.y) * height;
   const int last = min(first + height, q.rows);
   const int centre = centre_of(q.bits);
@@ -155,8 +158,8 @@ __global__ void __launch_bounds__(kWarp* kColumnThreads) columns_kernel(ColumnAr
 // A thread a column: its tiles' sums, and what a product needs of it.
 template <Form kForm>
 __global__ void columns_side(ColumnArguments a) {
-  const int matrix = static_cast<int>(blockIdx.y);
-  const int column = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  const int matrix = static_cast<int>(blockIdx.x);
+  const int column = static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x);
   if (column >= a.q.columns) return;
   double total = 0;
   if constexpr (kForm != Form::kBare) {
@@ -247,11 +250,12 @@ ColumnArguments column_arguments(const MatrixCodes& q, const HalfMatrix& to, voi
 
 template <Form kForm>
 void launch_columns(const ColumnArguments& a, void* stream) {
+  // A grid has room for more than 65,535 in x alone, and a stack may have as many matrices.
   const auto matrices = static_cast<unsigned>(a.q.matrices);
-  const dim3 tiles(static_cast<unsigned>(divide_up(a.q.columns, kTileColumns)),
-                   static_cast<unsigned>(a.row_tiles), matrices);
+  const dim3 tiles(matrices, static_cast<unsigned>(a.row_tiles),
+                   static_cast<unsigned>(divide_up(a.q.columns, kTileColumns)));
   columns_kernel<kForm><<<tiles, dim3(kWarp, kColumnThreads), 0, as_stream(stream)>>>(a);
-  const dim3 columns(static_cast<unsigned>(divide_up(a.q.columns, kThreads)), matrices);
+  const dim3 columns(matrices, static_cast<unsigned>(divide_up(a.q.columns, kThreads)));
   columns_side<kForm><<<columns, kThreads, 0, as_stream(stream)>>>(a);
   check_launch("halves by columns");
 }

@@ -1,7 +1,6 @@
 // What surrounds a convolution: normalisation, residual, ReLU and codes on the way forward; the error's range and codes on
 // the way back. Each kernel is one pass over memory, eight neighbouring numbers a thread.
 #include <stdexcept>
-#include <string>
 
 #include "lowtide/engine/cuda/launch.h"
 #include "lowtide/engine/cuda/statistics.cuh"
@@ -37,6 +36,7 @@ __device__ Vector constants_at(const float* of, int first, int channels) {
   return v;
 }
 
+// Of an element below 2^32: a division of 64 bits would take longer than all else.
 __device__ int channel_of(long long element, int channels) {
   return static_cast<int>(static_cast<unsigned>(element) % static_cast<unsigned>(channels));
 }
@@ -239,7 +239,9 @@ __global__ void norm_gradient_encode_kernel(NormGradientArguments a) {
   }
 }
 
-unsigned blocks_for(std::int64_t n) {
+dim3 blocks_for(std::int64_t n) {
+  if (n > std::int64_t{1} << 32)  // channel_of()
+    throw std::runtime_error("CUDA: there is no kernel for a normalisation of more than 2^32 numbers");
   const std::int64_t blocks = (n + kThreads * kVector - 1) / (kThreads * kVector);
   return static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks);
 }
@@ -250,13 +252,6 @@ cudaStream_t on(void* stream) { return static_cast<cudaStream_t>(stream); }
 
 }  // namespace
 
-void check_launch(const char* kernel) {
-  const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess)
-    throw std::runtime_error("CUDA: " + std::string(cudaGetErrorString(status)) + ", at the launch of " +
-                             kernel);
-}
-
 std::size_t statistics_bytes(int channels) {
   return static_cast<std::size_t>(channels) * kCopies *
              (ChannelWork::kSums * sizeof(long long) + ChannelWork::kKeys * sizeof(unsigned)) +
@@ -264,13 +259,13 @@ std::size_t statistics_bytes(int channels) {
 }
 
 void norm_encode(const NormEncodeArguments& a, void* stream) {
-  norm_encode_kernel<<<blocks_for(a.n), kThreads, constant_bytes(3, a.channels), on(stream)>>>(a);
-  check_launch("norm_encode");
+  launch_kernel<norm_encode_kernel>("norm_encode", blocks_for(a.n), kThreads, constant_bytes(3, a.channels),
+                                    on(stream), a);
 }
 
 void norm_add(const NormAddArguments& a, void* stream) {
-  norm_add_kernel<<<blocks_for(a.n), kThreads, constant_bytes(3, a.channels), on(stream)>>>(a);
-  check_launch("norm_add");
+  launch_kernel<norm_add_kernel>("norm_add", blocks_for(a.n), kThreads, constant_bytes(3, a.channels),
+                                 on(stream), a);
 }
 
 void gradient_sums(const GradientSumsArguments& a, void* stream) {
@@ -282,13 +277,13 @@ void gradient_sums(const GradientSumsArguments& a, void* stream) {
 }
 
 void norm_gradient_range(const NormGradientArguments& a, void* stream) {
-  norm_gradient_range_kernel<<<blocks_for(a.n), kThreads, constant_bytes(4, a.channels), on(stream)>>>(a);
-  check_launch("norm_gradient_range");
+  launch_kernel<norm_gradient_range_kernel>("norm_gradient_range", blocks_for(a.n), kThreads,
+                                            constant_bytes(4, a.channels), on(stream), a);
 }
 
 void norm_gradient_encode(const NormGradientArguments& a, void* stream) {
-  norm_gradient_encode_kernel<<<blocks_for(a.n), kThreads, constant_bytes(4, a.channels), on(stream)>>>(a);
-  check_launch("norm_gradient_encode");
+  launch_kernel<norm_gradient_encode_kernel>("norm_gradient_encode", blocks_for(a.n), kThreads,
+                                             constant_bytes(4, a.channels), on(stream), a);
 }
 
 }  // namespace lowtide::cuda

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
 #include "lowtide/engine/cuda/device.cuh"
@@ -195,17 +196,18 @@ __device__ inline void for_each_item(int items, const Load& load, const Prepare&
 struct ProductCut {
   int m_tiles = 0, columns = 0;
 
-  // row_tiles(m_tiles): tiles of 64 · m_tiles rows, or 0 where it cannot be cut so. The largest that give two blocks to every
-  // multiprocessor of an H200, or else the smallest.
+  // row_tiles(cut): its tiles of 64 · m_tiles rows, or 0 where the product cannot be cut so. The largest that give two
+  // blocks to every multiprocessor of an H200, or else the smallest.
   template <typename RowTiles>
   ProductCut(int channels, const RowTiles& row_tiles) {
     constexpr int kEnoughBlocks = 256;
     const int most = forward_columns(channels);
     const ProductCut options[] = {{2, most}, {2, most / 2}, {1, most / 2}, {1, most / 4}, {2, 16}, {1, 16}};
     for (const ProductCut& option : options) {
-      if (option.columns < 16 || row_tiles(option.m_tiles) == 0) continue;
+      const int tiles = option.columns < 16 ? 0 : row_tiles(option);
+      if (tiles == 0) continue;
       *this = option;
-      if (row_tiles(m_tiles) * divide_up(channels, columns) >= kEnoughBlocks) return;
+      if (tiles * divide_up(channels, columns) >= kEnoughBlocks) return;
     }
   }
   bool exists() const { return m_tiles != 0; }
@@ -219,7 +221,7 @@ struct ProductCut {
 inline int row_blocks(int row_tiles, int column_blocks, int resident_blocks) {
   constexpr int kMultiprocessors = 132, kMostTiles = 32;
   const int each = divide_up(row_tiles * column_blocks, kMultiprocessors * resident_blocks);
-  return divide_up(row_tiles, each < kMostTiles ? each : kMostTiles);
+  return divide_up(row_tiles, std::clamp(each, 1, kMostTiles));
 }
 
 // Calls launch(n_tiles, col_warps) with a block's columns as constants: a warp has at most kWarpColumns.
@@ -238,17 +240,6 @@ void with_cut(const ProductCut& cut, const Launch& launch) {
     if (cut.m_tiles == 2) return launch(std::integral_constant<int, 2>(), n_tiles, col_warps);
     return launch(std::integral_constant<int, 1>(), n_tiles, col_warps);
   });
-}
-
-template <auto kKernel, typename... Arguments>
-void launch_product(const char* name, dim3 grid, int threads, std::size_t shared_bytes, cudaStream_t stream,
-                    const Arguments&... arguments) {
-  constexpr std::size_t kWithoutAsking = 48 * 1024;
-  if (shared_bytes > kWithoutAsking)
-    cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         static_cast<int>(shared_bytes));
-  kKernel<<<grid, static_cast<unsigned>(threads), shared_bytes, stream>>>(arguments...);
-  check_launch(name);
 }
 
 }  // namespace lowtide::cuda

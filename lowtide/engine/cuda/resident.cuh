@@ -15,7 +15,7 @@
 namespace lowtide::cuda {
 
 // What the largest kernel takes: the backward pass of 16 channels with another reader's gradient.
-inline constexpr int kMostSharedBytes = 176 * 1024;
+inline constexpr std::size_t kMostSharedBytes = 176 * 1024;
 
 // Of an image, in sixteen warps with kMTiles tiles of 16 pixels each.
 inline int most_resident_pixels(int channels) { return 16 * (256 / channels) * (64 / channels); }

@@ -276,16 +276,15 @@ void resident_forward(const ResidentForwardArguments& a, void* opaque_stream) {
 }
 
 bool stays_resident(const ConvGeometry& g, bool waits) {
-  int device = 0, multiprocessors = 0, shared_bytes = 0;
+  int device = 0, multiprocessors = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-  cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   const long long pixels = static_cast<long long>(g.height) * g.width;
   return !g.depthwise && may_stay(g.outputs, g.kernel_rows, g.kernel_cols, g.inputs) && g.stride_rows == 1 &&
          g.stride_cols == 1 && g.pad_rows == 1 && g.pad_cols == 1 && g.height >= 3 && g.width >= 3 &&
          pixels % 16 == 0 && pixels <= most_resident_pixels(g.inputs) && g.images > 0 &&
          g.images * pixels * g.inputs <= INT_MAX &&  // elements are numbered by an int
-         (!waits || g.images <= multiprocessors) && kMostSharedBytes <= shared_bytes;
+         (!waits || g.images <= multiprocessors) && kMostSharedBytes <= most_shared_bytes();
 }
 
 }  // namespace lowtide::cuda

@@ -22,7 +22,7 @@ bool has_output(const Quantized& x, const Quantized& w, const ConvShape& shape) 
 }
 
 bool has_input_gradient(const Quantized& dy, const Quantized& w, const ConvShape& shape) {
-  return has_output(dy, w, shape);
+  return has_output(dy, w, shape) && has_conv_input_gradient(geometry_of(shape));
 }
 
 bool has_weight_gradient(const Quantized& dy, const Quantized& x, const ConvShape& shape) {

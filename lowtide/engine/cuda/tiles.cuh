@@ -159,8 +159,9 @@ class TileRows {
    public:
     __device__ Chunk(const TileRows& rows, int tile, int chunk)
         : t_(rows.t_), phase_(t_.phase[kStrided ? t_.by_phase.of(tile) : 0]), chunk_(chunk) {}
-    // Of the last chunk of a kernel of one tap some channel blocks may not be there.
+    // Of a kernel of one tap, some channel blocks of the last chunk may not be there, and phases may have no tap at all.
     __device__ int units() const {
+      if (kStrided && phase_.units == 0) return 0;
       const int left = t_.all_channel_blocks - chunk_ * t_.channel_blocks;
       return left < t_.channel_blocks ? left : phase_.units;
     }

@@ -13,7 +13,7 @@ inline constexpr int kMostPixelsPerBlock =
 std::size_t image_weight_gradient_work_bytes(const ConvGeometry& weight);
 
 // Weights of many channels, and their gradients (wide_weight_gradient.cu). No bytes of products where the convolution cannot be cut
-// into tiles.
+// into tiles, or a block of this GPU has no room for one.
 bool is_wide(const ConvGeometry& weight);
 std::size_t wide_weight_gradient_work_bytes(const ConvGeometry& weight);
 std::size_t wide_weight_gradient_product_bytes(const ConvGeometry& g);

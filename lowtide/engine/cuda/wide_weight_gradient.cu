@@ -316,8 +316,16 @@ __global__ void __launch_bounds__(kFinishThreads)
 }
 
 template <typename Tile>
+std::size_t block_bytes(const WideCut& cut) {
+  return sizeof(int) * static_cast<std::size_t>(cut.padded_positions() + Tile::kTaps * Tile::kOutputs) +
+         kStages * WideStage<Tile>::bytes(cut);
+}
+
+template <typename Tile>
 std::size_t product_bytes(const WeightGradientArguments& a) {
-  return sizeof(int) * static_cast<std::size_t>(WideCut::of<Tile>(a).splits) *
+  const WideCut cut = WideCut::of<Tile>(a);
+  if (block_bytes<Tile>(cut) > most_shared_bytes()) return 0;
+  return sizeof(int) * static_cast<std::size_t>(cut.splits) *
          static_cast<std::size_t>(a.g.outputs * a.g.taps() * a.g.inputs);
 }
 
@@ -327,10 +335,8 @@ void launch(const WeightGradientArguments& a, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(cut.splits),
                   static_cast<unsigned>(divide_up(a.g.inputs, Tile::kInputs)),
                   static_cast<unsigned>(divide_up(a.g.outputs, Tile::kOutputs)));
-  const std::size_t bytes =
-      sizeof(int) * static_cast<std::size_t>(cut.padded_positions() + Tile::kTaps * Tile::kOutputs) +
-      kStages * WideStage<Tile>::bytes(cut);
-  launch_product<sum_wide_kernel<Tile>>("wide_weight_gradient", grid, kThreads, bytes, stream, a, cut);
+  launch_kernel<sum_wide_kernel<Tile>>("wide_weight_gradient", grid, kThreads, block_bytes<Tile>(cut), stream,
+                                       a, cut);
   int groups = 1;
   while (groups < kMostGroups && 2 * groups <= cut.splits) groups *= 2;
   const int weights = a.g.outputs * a.g.taps() * a.g.inputs;
