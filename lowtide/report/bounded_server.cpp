@@ -40,7 +40,13 @@ class BoundedServer::Connection : public httplib::Stream {
   bool is_readable() const override {
     return begin_ < end_ || wait_until(socket_, POLLIN, request_deadline_);
   }
-  bool is_writable() const override { return wait_until(socket_, POLLOUT, deadline_); }
+#ifdef CPPHTTPLIB_VERSION_NUM  // not in 0.11 and 0.18, but in 0.41
+  bool wait_readable() const override { return is_readable(); }
+  bool wait_writable() const override { return can_write(); }
+  time_t duration() const override { return 0; }
+#else
+  bool is_writable() const override { return can_write(); }
+#endif
 
   // The library asks for single bytes.
   ssize_t read(char* out, std::size_t size) override {
@@ -53,7 +59,7 @@ class BoundedServer::Connection : public httplib::Stream {
 
   ssize_t write(const char* bytes, std::size_t size) override {
     for (std::size_t sent = 0; sent < size;) {
-      if (!is_writable()) return -1;
+      if (!can_write()) return -1;
       const ssize_t count = ::send(socket_, bytes + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (count < 0 && errno != EINTR && errno != EAGAIN) return -1;
       sent += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
@@ -75,6 +81,8 @@ class BoundedServer::Connection : public httplib::Stream {
   }
 
  private:
+  bool can_write() const { return wait_until(socket_, POLLOUT, deadline_); }
+
   bool fill() {
     if (!wait_until(socket_, POLLIN, request_deadline_)) return false;
     const ssize_t count = ::recv(socket_, buffer_.data(), std::min(buffer_.size(), allowance_), 0);
@@ -93,17 +101,20 @@ class BoundedServer::Connection : public httplib::Stream {
 };
 
 // A thread a connection.
-class BoundedServer::Pool : public httplib::ThreadPool {
- public:
-  explicit Pool(BoundedServer& server) : ThreadPool(server.limits_.connections), server_(server) {}
+class BoundedServer::Pool : public httplib::TaskQueue {
+  // Nothing in old versions of the library; later whether there was room.
+  using Enqueued = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
 
-  void enqueue(std::function<void()> connection) override {
+ public:
+  explicit Pool(BoundedServer& server) : threads_(server.limits_.connections), server_(server) {}
+
+  Enqueued enqueue(std::function<void()> connection) override {
     {
       const std::lock_guard lock(server_.mutex_);
       ++server_.accepted_;
       server_.make_room();
     }
-    ThreadPool::enqueue(std::move(connection));
+    return threads_.enqueue(std::move(connection));
   }
 
   void shutdown() override {
@@ -112,10 +123,11 @@ class BoundedServer::Pool : public httplib::ThreadPool {
       server_.allowed_ = 0;
       server_.make_room();
     }
-    ThreadPool::shutdown();
+    threads_.shutdown();
   }
 
  private:
+  httplib::ThreadPool threads_;
   BoundedServer& server_;
 };
 
@@ -154,7 +166,15 @@ bool BoundedServer::process_and_close_socket(socket_t socket) {
   const std::size_t number = enter(socket);
   Connection connection(socket, limits_);
   bool closed = false;
-  process_request(connection, /*close_connection=*/true, closed, nullptr);
+  // Newer versions of the library ask for the addresses of both sides too, which nobody here reads.
+  const auto answer = [&](auto& server) {
+    if constexpr (requires { server.process_request(connection, true, closed, nullptr); }) {
+      server.process_request(connection, /*close_connection=*/true, closed, nullptr);
+    } else {
+      server.process_request(connection, "", 0, "", 0, /*close_connection=*/true, closed, nullptr);
+    }
+  };
+  answer(*this);
   connection.finish();
   leave(number, socket);
   return true;

@@ -7,7 +7,6 @@
 #include "lowtide/engine/observed.h"
 #include "lowtide/nn/quant_gat_conv.h"
 #include "lowtide/nn/quant_graph_conv.h"
-#include "lowtide/tasks/chosen_layers.h"
 #include "lowtide/train/squares.h"
 
 namespace lowtide {
@@ -57,48 +56,40 @@ class LayerLook::Inputs final : public ProductObserver {
   torch::Tensor range_, gradient_;  // squares
 };
 
-struct LayerLook::Layer {
-  std::vector<torch::Tensor> weights;           // none: it is not chosen for
-  std::vector<std::shared_ptr<Inputs>> inputs;  // of each shard
-};
-
-LayerLook::LayerLook(Task& task, const std::vector<Ledger::Layer>& layers, const Shards& shards)
-    : task_(task), shards_(shards), engine_(task.execution().engine) {
-  const auto by_name = layers_by_name(task.model());
-  std::map<const QuantLayer*, std::vector<std::shared_ptr<Inputs>>> observers;
-  for (const Ledger::Layer& of : layers) {
-    QuantLayer* layer = by_name.at(of.name);
-    layers_.push_back({weights_chosen_for(*layer), {}});
-    if (layers_.back().weights.empty()) continue;
+LayerLook::LayerLook(Execution& execution, const std::vector<LayerChoice>& layers, const Shards& shards)
+    : execution_(execution), shards_(shards), engine_(execution.engine) {
+  std::map<std::uint32_t, ShardInputs> observers;
+  for (const LayerChoice& layer : layers) {
+    inputs_.emplace_back();
+    if (!layer.is_chosen) continue;
     for (std::int64_t shard = 0; shard < shards.count; ++shard)
-      layers_.back().inputs.push_back(std::make_shared<Inputs>());
-    observers[layer] = layers_.back().inputs;
+      inputs_.back().push_back(std::make_shared<Inputs>());
+    observers[layer.id] = inputs_.back();
   }
   // All of a trunk has to be of one kind.
-  Execution& execution = task.execution();
   execution.engine = observed(engine_, std::make_shared<Unobserved>());
   execution.engine_of = [this, observers](const QuantLayer& layer) {
-    const Execution& now = task_.execution();
-    const auto of_layer = observers.find(&layer);
-    if (of_layer == observers.end()) return now.engine;
-    return observed(engine_, of_layer->second[static_cast<std::size_t>(now.shard - shards_.first)],
+    const auto of_layer = observers.find(layer.id());
+    if (of_layer == observers.end()) return execution_.engine;
+    return observed(engine_, of_layer->second[static_cast<std::size_t>(execution_.shard - shards_.first)],
                     layout_of(layer));
   };
 }
 
 LayerLook::~LayerLook() {
-  task_.execution().engine = engine_;
-  task_.execution().engine_of = nullptr;
+  execution_.engine = engine_;
+  execution_.engine_of = nullptr;
 }
 
-void LayerLook::take_gradients() {
+void LayerLook::take_gradients(const std::vector<LayerWeights>& weights,
+                               const std::vector<torch::Tensor>& parameters) {
   const torch::NoGradGuard no_grad;
-  squared_gradient_ = squared_gradient(task_.model().parameters());
+  squared_gradient_ = squared_gradient(parameters);
   const torch::Tensor none = torch::zeros_like(squared_gradient_);
   std::vector<torch::Tensor> of_inputs, of_weights;
-  for (const Layer& layer : layers_) {
+  for (const LayerWeights& of_layer : weights) {
     torch::Tensor sum = none;
-    for (const torch::Tensor& weight : layer.weights) {
+    for (const torch::Tensor& weight : of_layer) {
       if (!weight.grad().defined()) continue;
       const Range range = measure_range(contiguous(weight.detach()), RangeGroup::kRow);
       sum =
@@ -107,9 +98,9 @@ void LayerLook::take_gradients() {
     of_weights.push_back(sum);
   }
   for (std::int64_t shard = 0; shard < shards_.count; ++shard) {
-    for (const Layer& layer : layers_) {
+    for (const ShardInputs& inputs : inputs_) {
       const torch::Tensor term =
-          layer.inputs.empty() ? torch::Tensor() : layer.inputs[static_cast<std::size_t>(shard)]->term();
+          inputs.empty() ? torch::Tensor() : inputs[static_cast<std::size_t>(shard)]->term();
       of_inputs.push_back(term.defined() ? term.reshape({}) : none);
     }
   }
@@ -129,7 +120,7 @@ std::vector<double> LayerLook::sensitivities(Ranks& ranks, double rate, std::int
     double sum = 0;
     for (std::int64_t shard = 0; shard < of_inputs.size(0); ++shard) sum += by_shard[shard][i];
     sum = sum / (shards * shards) + items * by_layer[i];
-    const bool is_chosen = !layers_[static_cast<std::size_t>(i)].weights.empty();
+    const bool is_chosen = !inputs_[static_cast<std::size_t>(i)].empty();
     result.push_back(is_chosen ? sum / unit : std::numeric_limits<double>::quiet_NaN());
   }
   return result;

@@ -4,9 +4,10 @@
 #include <vector>
 
 #include "lowtide/base/shards.h"
-#include "lowtide/cost/ledger.h"
+#include "lowtide/base/torch.h"
+#include "lowtide/nn/execution.h"
 #include "lowtide/ranks/ranks.h"
-#include "lowtide/tasks/task.h"
+#include "lowtide/tasks/chosen_layers.h"
 
 namespace lowtide {
 
@@ -18,13 +19,13 @@ namespace lowtide {
 class LayerLook {
  public:
   // `layers`: the ledger's, in its order. `shards`: the part of the batch that this rank computes.
-  LayerLook(Task& task, const std::vector<Ledger::Layer>& layers, const Shards& shards);
+  LayerLook(Execution& execution, const std::vector<LayerChoice>& layers, const Shards& shards);
   ~LayerLook();
   LayerLook(const LayerLook&) = delete;
   LayerLook& operator=(const LayerLook&) = delete;
 
-  // Between the step's gradients and its update.
-  void take_gradients();
+  // Between the step's gradients and its update: those of what each layer multiplies by, and of all parameters.
+  void take_gradients(const std::vector<LayerWeights>& weights, const std::vector<torch::Tensor>& parameters);
 
   // Of every layer, NaN where it is none that is chosen for; all ranks ask, and each has the same. Reads the device. `batch`:
   // of how many items the loss is the mean.
@@ -32,12 +33,12 @@ class LayerLook {
 
  private:
   class Inputs;
-  struct Layer;
+  using ShardInputs = std::vector<std::shared_ptr<Inputs>>;  // none: the layer is not chosen for
 
-  Task& task_;
+  Execution& execution_;
   const Shards shards_;
   const std::shared_ptr<const Engine> engine_;
-  std::vector<Layer> layers_;
+  std::vector<ShardInputs> inputs_;
   torch::Tensor of_inputs_;   // shards × layers: r_x²·‖∂L/∂x‖², of the shard's own loss
   torch::Tensor of_weights_;  // layers
   torch::Tensor squared_gradient_;

@@ -248,7 +248,8 @@ void Trainer::train_one_step() {
   execution.step = step_;
   const double rate = rate_.at(step_);
   if (is_looked_at)
-    look_ = std::make_unique<LayerLook>(*task_, ledger_.layers(), ranks_->shards_of(recipe_.training.shards));
+    look_ = std::make_unique<LayerLook>(execution, layer_choices(task_->model(), ledger_.layers()),
+                                        ranks_->shards_of(recipe_.training.shards));
   if (!sharded_) task_->draw_batch();
   if (graph_) {
     train_captured(rate);
@@ -342,7 +343,8 @@ void Trainer::probe(const Probe& bits) {
 void Trainer::compute_and_update(double rate) {
   task_->model().zero_grad(/*set_to_none=*/true);
   result_ = sharded_ ? sharded_->run(StopSignals::received()) : task_->compute_step();
-  if (look_) look_->take_gradients();
+  if (look_)
+    look_->take_gradients(chosen_weights(task_->model(), ledger_.layers()), task_->model().parameters());
   const torch::Tensor norm = clip_gradients(task_->model().parameters(), recipe_.training.clip);
   halted_.logical_or_(torch::isfinite(norm + result_.loss).logical_not());
   // Elsewhere the host would wait: it asks when it logs. Ranks end together.

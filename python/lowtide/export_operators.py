@@ -21,6 +21,7 @@ Emit = Callable[..., Any]
 Numbers = Union[int, Sequence[int]]
 
 ONNX_TYPES = {torch.float32: 1, torch.uint8: 2, torch.int8: 3, torch.int32: 6, torch.int64: 7, torch.bool: 9}
+FLOAT, DOUBLE = 1, 11
 BEYOND = 2 ** 31 - 1  # the end of a slice to the last
 
 
@@ -49,6 +50,31 @@ def factor_and_shift(norm: nn.BatchNorm2d) -> Tuple[Tensor, Tensor]:
     return factor.float(), (shift + norm.bias if norm.affine else shift).float()
 
 
+def norm_as_evaluated(w: Writer, norm: nn.BatchNorm2d, x: str) -> str:
+    """Rounded as PyTorch's kernel for evaluation rounds on a CPU: x·factor + shift, with numbers that the kernel itself tells.
+
+    With FMA it rounds the sum alone. In doubles the product is exact, and the sum is rounded before it becomes a float: that
+    is another float for one in 2^29 or so.
+    """
+    mean, variance, weight, bias = (None if tensor is None else tensor.detach().cpu().float() for tensor in
+                                    (norm.running_mean, norm.running_var, norm.weight, norm.bias))
+
+    def kernel(values: Tensor, mean: Optional[Tensor] = mean, bias: Optional[Tensor] = bias) -> Tensor:
+        return functional.batch_norm(values, mean, variance, weight, bias, eps=norm.eps)
+
+    shape = (1, norm.num_features, 1, 1)
+    factor = kernel(torch.ones(shape), torch.zeros(norm.num_features), None)[0]
+    shift = kernel(torch.zeros(shape))[0]
+    values = torch.linspace(-3, 3, 199).repeat(norm.num_features, 1).view(1, norm.num_features, 199, 1)
+    is_fused = torch.equal(kernel(values), (values.double() * factor + shift).float())
+    if not is_fused:
+        factor, shift = (w.graph.constant(number, "norm") for number in (factor, shift))
+        return w.node("Add", [w.node("Mul", [x, factor]), shift])
+    factor, shift = (w.graph.constant(number.double(), "norm") for number in (factor, shift))
+    y = w.node("Add", [w.node("Mul", [w.node("Cast", [x], to=DOUBLE), factor]), shift])
+    return w.node("Cast", [y], to=FLOAT)
+
+
 def _pair(value: Numbers) -> List[int]:
     return [value, value] if isinstance(value, int) else list(value)
 
@@ -64,6 +90,8 @@ def _linear_function(w: Writer, x: str, weight: str, bias: Optional[str] = None)
 def _batch_norm(w: Writer, module: nn.BatchNorm2d, x: str) -> str:
     if module.running_mean is None:
         raise ValueError("a batch normalisation without running statistics cannot be exported")
+    if w.is_exact:
+        return norm_as_evaluated(w, module, x)
     factor, shift = (w.graph.constant(v.view(-1, 1, 1), "norm") for v in factor_and_shift(module))
     return w.node("Add", [w.node("Mul", [x, factor]), shift])
 

@@ -22,7 +22,8 @@ class Writer:
         self.modules = dict(model.named_modules())
         self.names = {module: name for name, module in self.modules.items()}
         self.graph = _lowtide.GraphBuilder(class_name(model))
-        self.layers = _lowtide.LayerWriter(self.graph, form == "exact")
+        self.is_exact = form == "exact"
+        self.layers = _lowtide.LayerWriter(self.graph, self.is_exact)
         self.results: Values = (None, None)  # of the node at hand
         self._values: Dict[fx.Node, Any] = {}  # what stands for a node: a value of the graph, or what Python knows
         self._tensors: Dict[str, Values] = {}  # of values of the graph
@@ -146,7 +147,7 @@ class Writer:
         return value
 
     def _emit_conv(self, node: fx.Node, conv: nn.Conv2d, x: str) -> str:
-        """With the batch normalisation that follows, if nobody else reads what lies between."""
+        """With the batch normalisation that follows, if nobody else reads what lies between, and no codes are to be the same."""
         name = self.names[conv]
         self.graph.enter(name)
         sides = conv._reversed_padding_repeated_twice  # left, right, top, bottom
@@ -154,10 +155,10 @@ class Writer:
             raise ValueError(f"layer '{name}' cannot be exported: its padding is not of zeros, alike on both sides")
         if self.dim(x) != 4:
             raise ValueError(f"layer '{name}' cannot be exported: its input is one image without a batch")
-        norm, following = None, self._norm_behind(node)
+        span, bits = quantisation(conv)
+        norm, following = None, None if self.is_exact and bits > 0 else self._norm_behind(node)
         if following is not None:
             norm = factor_and_shift(cast(nn.BatchNorm2d, self._module(following)))
-        span, bits = quantisation(conv)
         y = self.layers.conv(x, conv.weight, conv.bias, norm, cast(Any, conv.stride), (sides[2], sides[0]),
                              cast(Any, conv.dilation), conv.groups, span, bits)
         if following is not None:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional, SupportsFloat
 
 from transformers import TrainerCallback
 
@@ -27,11 +27,13 @@ class PrecisionSchedule(TrainerCallback):
 
     The Trainer evaluates without gradients, so at the bits that training ends with; before the first step (``eval_on_start``),
     when no range has been measured, in fp32. It tells callbacks no losses: a schedule
-    that listens to them (``progressive``) cannot be used.
+    that listens to them (``progressive``) cannot be used. ``closure`` is for ``price``, as :meth:`Schedule.step` has it;
+    ``waterfill`` looks at gradients that the Trainer has clipped.
     """
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, *, closure: Optional[Callable[[], SupportsFloat]] = None) -> None:
         self.schedule = schedule
+        self.closure = closure
         self._evaluation_on_start = contextlib.ExitStack()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
@@ -50,8 +52,11 @@ class PrecisionSchedule(TrainerCallback):
                              "schedule's state")
         self.schedule.load_state_dict(json.loads(saved.read_text()))
 
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any) -> None:
+        self.schedule.look(optimizer.param_groups[0]["lr"], args.train_batch_size * args.gradient_accumulation_steps)
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.schedule.step()
+        self.schedule.step(closure=self.closure)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:

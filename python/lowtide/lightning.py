@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict
+from typing import Any, Callable, Dict, Optional, SupportsFloat
 
 try:
     from lightning.pytorch.callbacks import Callback
@@ -24,11 +24,15 @@ class PrecisionSchedule(Callback):
 
     Lightning validates without gradients, so at the bits that training ends with; its sanity check, before any range has been
     measured, in fp32. A schedule that listens to the loss hears
-    that of the step's last batch.
+    that of the step's last batch. ``closure`` is for ``price``, as :meth:`Schedule.step` has it; ``items``, how many the loss of
+    a step is the mean of, for ``waterfill``.
     """
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, *, closure: Optional[Callable[[], SupportsFloat]] = None,
+                 items: Optional[int] = None) -> None:
         self.schedule = schedule
+        self.closure = closure
+        self.items = items
         self._steps_seen = 0  # of the trainer
         self._sanity_check = contextlib.ExitStack()
 
@@ -41,13 +45,17 @@ class PrecisionSchedule(Callback):
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self._sanity_check.close()
 
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        if self.items is not None:
+            self.schedule.look(optimizer.param_groups[0]["lr"], self.items)
+
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         # Batches whose gradients are only accumulated make no step; with several optimisers one batch makes several.
         if trainer.global_step == self._steps_seen:
             return
         self._steps_seen = trainer.global_step
         bits = self.schedule.bits.forward
-        self.schedule.step(outputs.get("loss") if isinstance(outputs, dict) else outputs)
+        self.schedule.step(outputs.get("loss") if isinstance(outputs, dict) else outputs, closure=self.closure)
         pl_module.log("bits", float(bits))
         pl_module.log("relative_cost", cost(pl_module).relative)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import warnings
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Type, Union, cast
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Type, Union, cast
 
 import torch
 from torch import nn
@@ -23,7 +23,7 @@ class LayerInfo(NamedTuple):
 
 
 def quantize_(model: nn.Module, schedule: Schedule, *, layer_bits: Optional[Mapping[str, Union[int, str]]] = None,
-              seed: int = 1, engine: str = "auto") -> nn.Module:
+              seed: int = 1, engine: str = "auto", example_inputs: Optional[Tuple[Any, ...]] = None) -> nn.Module:
     """Lets the model's layers compute in low precision from now on, with the bits of the schedule; returns the model.
 
     ``Conv2d``, ``Linear``, ``LSTM`` and ``MultiheadAttention`` are swapped in place, also in classes derived from them
@@ -37,7 +37,8 @@ def quantize_(model: nn.Module, schedule: Schedule, *, layer_bits: Optional[Mapp
 
     ``layer_bits``: layers with bits of their own, as ``{"conv1": 8, "*.shortcut": "fp32"}``; * and ? are wildcards and the
     last that matches wins. ``seed`` is that of stochastic rounding. ``engine``: ``"simulated"``, ``"integer"`` (CPU),
-    ``"cuda"``, or ``"auto"``.
+    ``"cuda"``, or ``"auto"``. ``example_inputs``: what the model is called with, such as ``(x,)`` with a batch; only a schedule
+    that chooses bits for each layer (``waterfill``) needs them, and calls the model once, without gradients.
     """
     expect.model(model)
     expect.kind("schedule", schedule, Schedule, "a lowtide.Schedule")
@@ -47,6 +48,8 @@ def quantize_(model: nn.Module, schedule: Schedule, *, layer_bits: Optional[Mapp
         raise ValueError(f"engine is {engine!r}; expected 'auto' or one of {', '.join(_lowtide.engine_names())}")
     if not isinstance(layer_bits, (Mapping, type(None))):
         raise ValueError(f"layer_bits is {layer_bits!r}; expected a dict, such as {{'fc': 'fp32'}}")
+    if not isinstance(example_inputs, (tuple, list, type(None))):
+        raise ValueError(f"example_inputs is {expect.shown(example_inputs)}; expected a tuple, such as (x,)")
     found = _replaceable(model)
     if _quantised(model):
         raise ValueError("the model is quantised already; call lowtide.restore_(model) first")
@@ -54,12 +57,16 @@ def quantize_(model: nn.Module, schedule: Schedule, *, layer_bits: Optional[Mapp
         raise ValueError(f"{type(model).__name__} has no layer to quantise: no Conv2d, Linear, LSTM or MultiheadAttention")
     rules = [f"{pattern}={bits}" for pattern, bits in (layer_bits or {}).items()]
     quantization = _lowtide.Quantization(engine, _device(model).type, seed, rules)
-    parts = [{part: _lowtide.Layer(quantization, _layer_name(name, part))
-              for part in kind._products(cast(Quantised, module))} for name, module, kind in found]
+    parts = [{part: _lowtide.Layer(quantization, _layer_name(name, part), has_weights=bool(inputs))
+              for part, inputs in kind._products(cast(Quantised, module)).items()} for name, module, kind in found]
     quantization.check_rules()
-    schedule._schedule.attach(quantization)  # which forgets it again if what follows fails
-    for (_, module, kind), module_layers in zip(found, parts):  # nothing has been changed so far, and nothing fails any more
+    for (_, module, kind), module_layers in zip(found, parts):  # nothing has been changed so far
         _swap(module, kind, module_layers, _device(module, model))
+    try:
+        schedule._attach(model, quantization, None if example_inputs is None else tuple(example_inputs))
+    except BaseException:
+        restore_(model)
+        raise
     if _left_out(model):
         warnings.warn(f"neither quantised nor counted in costs: {', '.join(_left_out(model))}", stacklevel=2)
     return model

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import Any, Callable, Dict, NamedTuple, Optional, SupportsFloat
+import weakref
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, SupportsFloat, Tuple, cast
+
+import torch
+from torch import nn
 
 from lowtide import _lowtide, expect
 
@@ -29,6 +34,7 @@ class Schedule:
         if not isinstance(line, str):
             raise ValueError(f"a schedule's line is {expect.shown(line)}; expected a string, such as 'CR 3:8 n=8 grad=8'")
         self._schedule = _lowtide.Schedule(line, expect.whole_number("steps", steps), None if rates is None else _numbers(rates))
+        self._models: List["weakref.ref[nn.Module]"] = []  # that quantize_ gave it
 
     @property
     def line(self) -> str:
@@ -59,12 +65,65 @@ class Schedule:
         """The bits of a step, counted from 0. Steps beyond the last have its bits."""
         return Bits(*self._schedule.at(expect.whole_number("step", step)))
 
-    def step(self, loss: Optional[SupportsFloat] = None) -> None:
+    def layers_at(self, step: int) -> Tuple[int, ...]:
+        """Forward bits of the layers in a step, in the order of ``layers(model)``; empty where all have those of ``at(step)``."""
+        return tuple(self._schedule.layers_at(expect.whole_number("step", step)))
+
+    def step(self, loss: Optional[SupportsFloat] = None, *, closure: Optional[Callable[[], SupportsFloat]] = None) -> None:
         """Ends a training step, after the optimiser's.
 
         ``loss`` is the step's. Only a schedule that listens to it (``progressive``) needs it, and waits for the device.
+
+        ``closure`` computes the loss of a batch of training items, the same each time, and returns it. Only a schedule that
+        asks for losses between steps (``price``) needs it, and calls it after some steps, at two numbers of bits: without
+        gradients, in the mode that the model is in, with the same random numbers of PyTorch. The model's buffers and PyTorch's
+        random numbers are then what they were. What it multiplies is counted in costs.
+
+        >>> schedule.step(closure=lambda: criterion(model(fixed_x), fixed_y))
         """
-        self._schedule.step(expect.number("loss", loss) if loss is not None and self._schedule.is_stateful else None)
+        if closure is not None and not callable(closure):
+            raise ValueError(f"closure is {expect.shown(closure)}; expected a function that returns a loss")
+        self._schedule.step(expect.number("loss", loss) if loss is not None and self._schedule.hears_losses else None,
+                            None if closure is None else self._aside(closure))
+
+    def look(self, lr: SupportsFloat, items: int) -> None:
+        """Tells a schedule that asks how sensitive layers are (``waterfill``) of a step, between ``loss.backward()`` and the
+        optimiser's step, before gradients are clipped; others need none.
+
+        ``lr`` is the step's learning rate, ``items`` how many items its loss is the mean of. Reads the device after some steps;
+        multiplies nothing.
+
+        >>> loss.backward()
+        >>> schedule.look(lr=optimizer.param_groups[0]["lr"], items=len(x))
+        >>> optimizer.step()
+        >>> schedule.step()
+        """
+        count = expect.whole_number("items", items)
+        if count < 1:
+            raise ValueError(f"items is {count}; expected 1 or more")
+        parameters = [parameter for model in self._driven() for parameter in model.parameters()]
+        self._schedule.look(parameters, expect.number("lr", lr), count)
+
+    def _attach(self, model: nn.Module, quantization: _lowtide.Quantization, example_inputs: Optional[Tuple[Any, ...]]) -> None:
+        if self._schedule.looks and example_inputs is None:
+            raise ValueError(f"schedule {self.line!r} chooses bits for layers by what they multiply; expected "
+                             "quantize_(…, example_inputs=(x,)), what the model is called with")
+
+        def forward() -> None:
+            with torch.no_grad(), _unchanged([model]):
+                model(*cast(Tuple[Any, ...], example_inputs))
+
+        self._schedule.attach(quantization, forward)
+        self._models.append(weakref.ref(model))
+
+    def _driven(self) -> List[nn.Module]:
+        return [model for model in (reference() for reference in self._models) if model is not None]
+
+    def _aside(self, closure: Callable[[], SupportsFloat]) -> Callable[[], float]:
+        def loss() -> float:
+            with torch.no_grad(), _unchanged(self._driven()):
+                return expect.number("what closure returned", closure())
+        return loss
 
     def state_dict(self) -> Dict[str, Any]:
         """All that a training needs to go on, beside the states of model and optimiser: the position, what a closed loop
@@ -81,6 +140,20 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"lowtide.Schedule({self.line!r}, steps={self.steps}), step {self.step_count}"
+
+
+@contextlib.contextmanager
+def _unchanged(models: List[nn.Module]) -> Iterator[None]:
+    """What the context does to buffers of the models and to PyTorch's random numbers is undone; these begin anew in it."""
+    kept = [(module, name, buffer, buffer.clone()) for model in models for module in model.modules()
+            for name, buffer in module._buffers.items() if buffer is not None]
+    with torch.random.fork_rng(range(torch.cuda.device_count())):
+        torch.manual_seed(0)
+        try:
+            yield
+        finally:
+            for module, name, buffer, value in kept:
+                module._buffers[name] = buffer.copy_(value)
 
 
 def _numbers(rates: Callable[[int], float]) -> Callable[[int], float]:

@@ -46,9 +46,9 @@ bool covers_kernel(const ConvShape& shape) {
 
 }  // namespace
 
-Layer::Layer(std::shared_ptr<Quantization> quantization, const std::string& name)
+Layer::Layer(std::shared_ptr<Quantization> quantization, const std::string& name, bool has_weights)
     : quantization_(std::move(quantization)) {
-  quantization_->attach(*this, name);
+  quantization_->attach(*this, name, has_weights);
 }
 
 void Layer::expect(bool holds, const std::string& what) const {
@@ -93,7 +93,8 @@ at::Tensor Layer::conv2d(const at::Tensor& x, const at::Tensor& weight, const st
   expect(covers_kernel(shape), fmt::format("its input of {} is smaller than its kernel", sizes(input)));
   expect_measured(range, training);
   LayerInput read(input);
-  return quant_conv2d(*this, read, weight, or_undefined(bias), shape, {range.min, range.range}, training);
+  return quant_conv2d(*this, read, quantization_->looked_at(*this, weight), or_undefined(bias), shape,
+                      {range.min, range.range}, training);
 }
 
 at::Tensor Layer::linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
@@ -108,7 +109,7 @@ at::Tensor Layer::linear(const at::Tensor& x, const at::Tensor& weight, const st
   expect_measured(range, training);
   // As a matrix: a tensor of four dimensions would be read as an image, channels last.
   LayerInput read(by_position ? input.contiguous() : input.reshape({-1, weight.size(1)}));
-  const at::Tensor y = quant_linear(*this, read, weight, or_undefined(bias),
+  const at::Tensor y = quant_linear(*this, read, quantization_->looked_at(*this, weight), or_undefined(bias),
                                     by_position ? ErrorRange::kPosition : ErrorRange::kTensor,
                                     {range.min, range.range}, training);
   std::vector<std::int64_t> shape = input.sizes().vec();
@@ -146,7 +147,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> Layer::lstm(
   expect_measured(input_range, training);  // the hidden state's may be 0: sequences of one step have none
   LstmRanges ranges{{input_range.min, input_range.range}, {hidden_range.min, hidden_range.range}};
   const LstmOutput output =
-      quant_lstm(*this, input, {input_weight, bias, hidden_weight},
+      quant_lstm(*this, input,
+                 {quantization_->looked_at(*this, input_weight), bias,
+                  quantization_->looked_at(*this, hidden_weight, 1)},
                  {hidden.to(at::kFloat).contiguous(), cell.to(at::kFloat).contiguous()}, ranges, training);
   return {output.hidden, output.last.hidden, output.last.cell};
 }

@@ -22,7 +22,7 @@ struct RangeBuffers {
 // PyTorch does to a module's parameters (moving, tying, reparametrising) is in force.
 class Layer final : public QuantLayer {
  public:
-  Layer(std::shared_ptr<Quantization> quantization, const std::string& name);
+  Layer(std::shared_ptr<Quantization> quantization, const std::string& name, bool has_weights);
   // For a copy of the module: with the same bits and the same noise.
   Layer(const Layer& other)
       : QuantLayer(other), quantization_(other.quantization_), is_measured_(other.is_measured_.load()) {}

@@ -11,6 +11,7 @@
 #include "lowtide/base/suggest.h"
 #include "lowtide/base/torch.h"
 #include "lowtide/engine/engine.h"
+#include "lowtide/ranks/ranks.h"
 
 namespace lowtide::python {
 namespace {
@@ -53,8 +54,9 @@ Quantization::Quantization(const Options& options) : options_(options), rules_(o
 // Gradient checkpointing calls a layer twice, the first time perhaps without gradients; one of the two calls has a backward
 // pass. A layer whose weights and input are frozen has none.
 void Quantization::count(const LayerEvent& call) const {
-  if (!at::GradMode::is_enabled() || override_) return;
   std::atomic<std::int64_t>& sum = macs_->at(call.layer);
+  if (probes_) sum += call.macs;
+  if (!at::GradMode::is_enabled() || override_) return;
   if (call.output.requires_grad()) {
     call.output.grad_fn()->add_post_hook(std::make_unique<CountMacs>(macs_, sum, call.macs));
   } else {
@@ -62,11 +64,11 @@ void Quantization::count(const LayerEvent& call) const {
   }
 }
 
-void Quantization::attach(QuantLayer& layer, const std::string& name) {
+void Quantization::attach(QuantLayer& layer, const std::string& name, bool has_weights) {
   const LayerPrecision rule = rules_.match(name);
   layer.attach(execution_, name, static_cast<std::uint32_t>(layers_.size()));
   layer.set_rule(rule);
-  layers_.push_back({name, rule});
+  layers_.push_back({name, rule, has_weights});
   (*macs_)[name] = 0;
 }
 
@@ -79,14 +81,57 @@ void Quantization::check_rules() const {
   }
 }
 
-void Quantization::set_bits(std::int64_t step, StepBits scheduled, Bits evaluation) {
+std::vector<LayerSize> Quantization::layer_sizes(const std::function<void()>& pass) {
+  const Probing probing(*this, Bits{});
+  pass();
+  const std::vector<std::int64_t> macs = probing.macs();
+  std::vector<LayerSize> sizes;
+  for (std::size_t i = 0; i < layers_.size(); ++i) sizes.push_back({macs[i], layers_[i].is_chosen()});
+  return sizes;
+}
+
+void Quantization::set_bits(std::int64_t step, StepBits scheduled, Bits evaluation, bool is_looked_at) {
   execution_->step = step;
   scheduled_ = std::move(scheduled);
   evaluation_ = evaluation;
+  look_.reset();
+  weights_.assign(layers_.size(), {});
+  if (!is_looked_at) return;
+  std::vector<LayerChoice> choices;
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    choices.push_back({static_cast<std::uint32_t>(i), layers_[i].is_chosen()});
+  const std::shared_ptr<const Engine> unseen = execution_->engine;
+  look_ = std::make_unique<LayerLook>(*execution_, choices, Shards{});
+  // Between two steps, as in an evaluation, nothing is looked at.
+  execution_->engine_of = [this, unseen, seen = execution_->engine_of](const QuantLayer& layer) {
+    return is_step_ ? seen(layer) : unseen;
+  };
+}
+
+std::vector<double> Quantization::sensitivities(const std::vector<at::Tensor>& parameters, double rate,
+                                                std::int64_t items) {
+  look_->take_gradients(weights_, parameters);
+  return look_->sensitivities(*alone(), rate, items);
+}
+
+// A parametrised weight is no parameter, and attention's are parts of one: what each call's has for a gradient is seen on its way.
+at::Tensor Quantization::looked_at(const QuantLayer& layer, const at::Tensor& weight, std::size_t number) {
+  if (!look_ || !is_step_ || !weight.requires_grad() || !layers_[layer.id()].is_chosen()) return weight;
+  LayerWeights& weights = weights_[layer.id()];
+  weights.resize(std::max(weights.size(), number + 1));
+  at::Tensor& seen = weights[number];
+  if (!seen.defined()) seen = weight.detach();
+  at::Tensor same = at::alias(weight);
+  same.register_hook([seen](const at::Tensor& gradient) {
+    at::Tensor& sum = seen.mutable_grad();
+    sum = sum.defined() ? sum + gradient : gradient;
+  });
+  return same;
 }
 
 void Quantization::choose_bits(bool training) {
   const bool evaluates = !training && !at::GradMode::is_enabled();
+  is_step_ = at::GradMode::is_enabled() && !override_;
   if (override_ || evaluates) {
     execution_->bits = override_.value_or(evaluation_);
   } else {
@@ -104,10 +149,37 @@ void Quantization::check_device(const QuantLayer& layer, const at::Tensor& x) co
                   layer.layer_name(), x.device().str(), engine));
 }
 
-std::vector<std::int64_t> Quantization::take_macs() const {
+std::vector<std::int64_t> Quantization::macs_so_far() const {
   std::vector<std::int64_t> macs;
-  for (const Attached& layer : layers_) macs.push_back(macs_->at(layer.name).exchange(0));
+  for (const Attached& layer : layers_) macs.push_back(macs_->at(layer.name));
   return macs;
+}
+
+void Quantization::set_macs(const std::vector<std::int64_t>& macs) const {
+  for (std::size_t i = 0; i < layers_.size(); ++i) macs_->at(layers_[i].name) = macs[i];
+}
+
+std::vector<std::int64_t> Quantization::take_macs() const {
+  std::vector<std::int64_t> macs = macs_so_far();
+  set_macs(std::vector<std::int64_t>(layers_.size()));
+  return macs;
+}
+
+Quantization::Probing::Probing(Quantization& quantization, Bits bits)
+    : quantization_(quantization),
+      override_before_(std::exchange(quantization.override_, bits)),
+      of_step_(quantization.take_macs()) {
+  quantization.probes_ = true;
+}
+
+Quantization::Probing::~Probing() {
+  quantization_.probes_ = false;
+  quantization_.override_ = override_before_;
+  quantization_.set_macs(of_step_);
+}
+
+void Quantization::add_probe(Bits bits, const std::vector<std::int64_t>& macs) {
+  ledger_.add_probe(bits.forward, macs);
 }
 
 void Quantization::restore_ledger(const Json& state) {

@@ -77,7 +77,8 @@ void bind_quantization(py::module_& module) {
       .def("ledger_json", &ledger_json)
       .def("ledger_table", [](const Quantization& q) { return q.ledger().format_table(); });
   py::class_<Layer, std::shared_ptr<Layer>>(module, "Layer")
-      .def(py::init<std::shared_ptr<Quantization>, const std::string&>())
+      .def(py::init<std::shared_ptr<Quantization>, const std::string&, bool>(), py::arg("quantization"),
+           py::arg("name"), py::arg("has_weights"))
       .def_property_readonly("quantization", &Layer::quantization)
       .def_property_readonly("name", &Layer::layer_name)
       .def_property_readonly("precision", [](const Layer& layer) { return to_string(layer.rule()); })

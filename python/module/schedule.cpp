@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,7 @@ namespace {
 
 using BitPair = std::pair<int, int>;
 using Models = std::vector<std::shared_ptr<Quantization>>;
+using Closure = std::function<double()>;  // the loss of fixed items, by the models as they are
 
 BitPair pair(Bits bits) { return {bits.forward, bits.backward}; }
 
@@ -32,6 +35,7 @@ class TrainingSchedule {
  public:
   TrainingSchedule(const std::string& line, std::int64_t steps, const Rates& rates)
       : spec_(parse_schedule(with_tables_read(line))),
+        rates_(rates),
         schedule_(make_schedule(spec_, steps, rates)),
         steps_(steps) {}
 
@@ -39,13 +43,25 @@ class TrainingSchedule {
   std::int64_t steps() const { return steps_; }
   std::int64_t step_count() const { return step_; }
   BitPair at(std::int64_t step) const { return pair(schedule_->at(step)); }
+  std::vector<int> layers_at(std::int64_t step) const {
+    const std::vector<std::uint8_t> bits = schedule_->layers_at(step);
+    return {bits.begin(), bits.end()};
+  }
   BitPair evaluation() const { return pair(spec_.last()); }
-  bool is_stateful() const { return schedule_->is_stateful(); }
+  bool hears_losses() const { return schedule_->hears_losses(); }
+  bool looks() const { return spec_.looks(); }
 
-  void attach(const std::shared_ptr<Quantization>& quantization) {
-    expect_trains_here();
+  // `pass`: a forward pass of the model, for a schedule that looks at layers.
+  void attach(const std::shared_ptr<Quantization>& quantization, const std::function<void()>& pass) {
     if (spec_.name == "table")  // UserError for bits of another number of layers
       make_schedule(spec_, steps_, {}, std::vector<LayerSize>(quantization->layer_count()));
+    if (looks()) {
+      if (!models().empty() || step_ > 0)
+        throw UserError(fmt::format(
+            "schedule '{}' is laid over one model, before the first step; expected one of its own",
+            shortened(line())));
+      schedule_ = make_schedule(spec_, steps_, rates_, sizes_of(*quantization, pass));
+    }
     models_.push_back(quantization);
     set_bits();
   }
@@ -55,15 +71,37 @@ class TrainingSchedule {
     return std::find(driven.begin(), driven.end(), quantization) != driven.end();
   }
 
-  void step(std::optional<double> loss) {
-    expect_trains_here();
-    if (is_stateful()) {
-      if (!loss)
-        throw UserError(fmt::format("schedule '{}' listens to the loss; expected step(loss)", line()));
-      schedule_->observe(step_, *loss);
+  // Between a step's gradients and its update.
+  void look(const std::vector<at::Tensor>& parameters, double rate, std::int64_t items) {
+    const Models looked = models();
+    if (!looks() || looked.empty()) return;
+    const bool has_gradient =
+        std::any_of(parameters.begin(), parameters.end(),
+                    [](const at::Tensor& parameter) { return parameter.grad().defined(); });
+    if (!has_gradient)
+      throw UserError(
+          "look() reads gradients, and no parameter of the model has one; expected it after backward()");
+    if (schedule_->looks_at(step_)) sensitivities_ = looked[0]->sensitivities(parameters, rate, items);
+    looked_at_ = step_;
+  }
+
+  // All that may fail, the closure before all, comes first: a step is made, or it is not.
+  void step(std::optional<double> loss, const Closure& closure) {
+    expect_told(loss, closure);
+    const std::optional<Probe> probe = schedule_->probe_after(step_);
+    std::vector<Pass> passes;
+    if (probe) {
+      for (const Bits bits : {probe->coarse, probe->fine}) passes.push_back(pass_at(bits, closure));
     }
-    for (const auto& model : models()) model->end_step();
+    if (hears_losses()) schedule_->observe(step_, *loss);
+    if (schedule_->looks_at(step_)) schedule_->observe_layers(sensitivities_);
+    const Models trained = models();
+    for (const auto& model : trained) model->end_step();
+    for (const Pass& pass : passes) {
+      for (std::size_t i = 0; i < trained.size(); ++i) trained[i]->add_probe(pass.bits, pass.macs[i]);
+    }
     ++step_;
+    if (probe) schedule_->observe_probe({passes[0].loss, passes[1].loss});
     set_bits();
   }
 
@@ -88,16 +126,44 @@ class TrainingSchedule {
   }
 
  private:
-  // Others can be looked at: they tell what they plan.
-  void expect_trains_here() const {
-    const char* reason = spec_.probes()
-                             ? "asks for losses between steps, which `lowtide train` computes for it"
-                         : spec_.looks() ? "asks how sensitive layers are, which `lowtide train` tells it"
-                                         : nullptr;
-    if (reason != nullptr)
+  // A forward pass that a closed loop decides by.
+  struct Pass {
+    Bits bits;
+    double loss = 0;
+    std::vector<std::vector<std::int64_t>> macs;  // by model and layer
+  };
+
+  Pass pass_at(Bits bits, const Closure& closure) const {
+    const Models probed = models();
+    std::vector<std::unique_ptr<Quantization::Probing>> probing;
+    for (const auto& model : probed) probing.push_back(std::make_unique<Quantization::Probing>(*model, bits));
+    Pass pass{.bits = bits, .loss = closure(), .macs = {}};
+    for (const auto& of_model : probing) pass.macs.push_back(of_model->macs());
+    return pass;
+  }
+
+  void expect_told(std::optional<double> loss, const Closure& closure) const {
+    if (hears_losses() && !loss)
+      throw UserError(fmt::format("schedule '{}' listens to the loss; expected step(loss)", line()));
+    if (spec_.probes() && !closure)
       throw UserError(fmt::format(
-          "schedule '{}' {}; expected another, such as a table of the bits that such a run's steps had",
-          shortened(line()), reason));
+          "schedule '{}' asks for losses between steps; expected step(closure=…), a function that "
+          "returns the loss of a batch of training items, the same each time",
+          shortened(line())));
+    if (looks() && looked_at_ != step_)
+      throw UserError(
+          fmt::format("schedule '{}' asks how sensitive layers are; expected look(lr, items) in every step, "
+                      "between backward() and the optimiser's step",
+                      shortened(line())));
+  }
+
+  // Items of a batch are alike: shares of the MACs are what counts.
+  static std::vector<LayerSize> sizes_of(Quantization& quantization, const std::function<void()>& pass) {
+    std::vector<LayerSize> sizes = quantization.layer_sizes(pass);
+    std::int64_t unit = 0;
+    for (const LayerSize& layer : sizes) unit = std::gcd(unit, layer.macs);
+    for (LayerSize& layer : sizes) layer.macs /= std::max<std::int64_t>(unit, 1);
+    return sizes;
   }
 
   void restore_from(const Json& state) {
@@ -119,6 +185,7 @@ class TrainingSchedule {
     schedule_->restore(state.at("schedule"));
     for (std::size_t i = 0; i < attached.size(); ++i) attached[i]->restore_ledger(ledgers[i]);
     step_ = step;
+    looked_at_ = -1;
     set_bits();
   }
 
@@ -134,14 +201,17 @@ class TrainingSchedule {
   void set_bits() const {
     StepBits bits = schedule_->at(step_);
     bits.layers = schedule_->layers_at(step_);
-    for (const auto& model : models()) model->set_bits(step_, bits, spec_.last());
+    for (const auto& model : models()) model->set_bits(step_, bits, spec_.last(), schedule_->looks_at(step_));
   }
 
   ScheduleSpec spec_;
+  Rates rates_;
   std::unique_ptr<Schedule> schedule_;
   std::int64_t steps_;
   std::int64_t step_ = 0;
   std::vector<std::weak_ptr<Quantization>> models_;
+  std::int64_t looked_at_ = -1;        // the step that look() was last called in
+  std::vector<double> sensitivities_;  // what it saw
 };
 
 }  // namespace
@@ -154,9 +224,12 @@ void bind_schedule(pybind11::module_& module) {
       .def_property_readonly("steps", &TrainingSchedule::steps)
       .def_property_readonly("step_count", &TrainingSchedule::step_count)
       .def_property_readonly("evaluation", &TrainingSchedule::evaluation)
-      .def_property_readonly("is_stateful", &TrainingSchedule::is_stateful)
+      .def_property_readonly("hears_losses", &TrainingSchedule::hears_losses)
       .def("at", &TrainingSchedule::at)
+      .def("layers_at", &TrainingSchedule::layers_at)
+      .def_property_readonly("looks", &TrainingSchedule::looks)
       .def("attach", &TrainingSchedule::attach)
+      .def("look", &TrainingSchedule::look)
       .def("drives", &TrainingSchedule::drives)
       .def("step", &TrainingSchedule::step)
       .def("state", &TrainingSchedule::state)

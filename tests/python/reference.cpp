@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -11,27 +12,58 @@
 #include "lowtide/models/image_model.h"
 #include "lowtide/nn/pixel_mean.h"
 #include "lowtide/nn/quant_layer.h"
+#include "lowtide/ranks/ranks.h"
+#include "lowtide/train/layer_look.h"
 
 namespace lowtide {
 namespace {
 
 using Tensors = std::map<std::string, at::Tensor>;
 
-// Logits, and the gradients of the cross entropy by the names of the parameters.
-Tensors image_model_gradients(const std::string& name, const Tensors& weights, const at::Tensor& images,
-                              const at::Tensor& labels, std::pair<int, int> bits, std::uint64_t seed,
-                              std::int64_t step, const std::string& engine) {
-  const auto model = image_model(name).make(images.size(1), 10);
+struct StepOf {
+  std::shared_ptr<ImageModel> model;
+  std::shared_ptr<Execution> execution;
+};
+
+StepOf step_of(const std::string& name, const Tensors& weights, std::int64_t channels,
+               std::pair<int, int> bits, std::uint64_t seed, std::int64_t step, const std::string& engine) {
+  const auto model = image_model(name).make(channels, 10);
   const auto execution = std::make_shared<Execution>();
   execution->engine = make_engine(engine);
   execution->bits = {bits.first, bits.second};
   execution->seed = seed;
   execution->step = step;
   attach_layers(*model, execution, LayerRules(model->default_rules()));
-  {
-    const at::NoGradGuard no_grad;
-    for (auto& item : model->named_parameters()) item.value().copy_(weights.at(item.key()));
+  const at::NoGradGuard no_grad;
+  for (auto& item : model->named_parameters()) item.value().copy_(weights.at(item.key()));
+  return {model, execution};
+}
+
+// How sensitive layers are in a step, by their names: those that `waterfill` chooses for.
+std::map<std::string, double> image_model_sensitivities(const std::string& name, const Tensors& weights,
+                                                        const at::Tensor& images, const at::Tensor& labels,
+                                                        std::pair<int, int> bits, std::uint64_t seed,
+                                                        std::int64_t step, const std::string& engine,
+                                                        double rate) {
+  const auto [model, execution] = step_of(name, weights, images.size(1), bits, seed, step, engine);
+  std::vector<Ledger::Layer> layers;
+  for (const QuantLayer* layer : quant_layers(*model)) layers.push_back({layer->layer_name(), 0, {}});
+  LayerLook look(*execution, layer_choices(*model, layers), {});
+  at::cross_entropy_loss(model->forward(images), labels).backward();
+  look.take_gradients(chosen_weights(*model, layers), model->parameters());
+  const std::vector<double> all = look.sensitivities(*alone(), rate, images.size(0));
+  std::map<std::string, double> chosen;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (std::isfinite(all[i])) chosen[layers[i].name] = all[i];
   }
+  return chosen;
+}
+
+// Logits, and the gradients of the cross entropy by the names of the parameters.
+Tensors image_model_gradients(const std::string& name, const Tensors& weights, const at::Tensor& images,
+                              const at::Tensor& labels, std::pair<int, int> bits, std::uint64_t seed,
+                              std::int64_t step, const std::string& engine) {
+  const auto [model, execution] = step_of(name, weights, images.size(1), bits, seed, step, engine);
   const at::Tensor logits = model->forward(images);
   at::cross_entropy_loss(logits, labels).backward();
   Tensors result{{"logits", logits.detach()}};
@@ -84,6 +116,8 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
 
 PYBIND11_MODULE(_reference, module) {
   module.def("image_model_gradients", &lowtide::image_model_gradients,
+             pybind11::call_guard<pybind11::gil_scoped_release>());
+  module.def("image_model_sensitivities", &lowtide::image_model_sensitivities,
              pybind11::call_guard<pybind11::gil_scoped_release>());
   module.def("batch_norm", [](const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
     return lowtide::NormFunction::apply(x, weight, bias);

@@ -106,8 +106,8 @@ def assert_equal(actual, expected):
     assert differences.median() <= 1e-4 and differences.max() <= 0.05 * expected.abs().max()
 
 
-def trained(model, *shape, line="static 6 grad=8"):
-    lowtide.quantize_(model, lowtide.Schedule(line, steps=100))
+def trained(model, *shape, line="static 6 grad=8", engine="auto"):
+    lowtide.quantize_(model, lowtide.Schedule(line, steps=100), engine=engine)
     for _ in range(10):  # ranges and statistics
         model(torch.randn(4, *shape))
     return model.eval()
@@ -127,6 +127,29 @@ def test_exact_is_the_evaluation_in_a_runtime_too(make, shape, bits, tmp_path):
     results = run_in_onnxruntime(tmp_path / "m.onnx", {"x" if single else "images": x}, tmp_path)
     for name, theirs in zip(sorted(results), [expected] if single else expected):
         assert_equal(results[name], theirs)
+
+
+class Features(CifarResNet8):
+    """All but the mean over pixels and what is behind it, sums of floats that each program orders in its own way."""
+
+    def forward(self, x):
+        x = functional.relu(self.norm1(self.conv1(x)))
+        return self.group3[0](self.group2[0](self.group1[0](x)))
+
+
+@pytest.mark.parametrize("bits", [8, 5])
+def test_exact_is_equal_to_the_bit_with_pytorchs_normalisation(bits, tmp_path):
+    model = Features()
+    for norm in (module for module in model.modules() if isinstance(module, nn.BatchNorm2d)):
+        nn.init.uniform_(norm.weight, 0.5, 2)
+        nn.init.normal_(norm.bias)
+    trained(model, 1, 12, 12, engine="integer")
+    x = torch.randn(64, 1, 12, 12)
+    exported = lowtide.export_onnx(model, x[:2], tmp_path / "m.onnx", bits=bits)
+    with torch.no_grad(), lowtide.precision(model, bits):
+        expected = model(x)
+    assert expected.abs().max() > 1 and torch.equal(exported(x), expected)
+    assert torch.equal(run_in_onnxruntime(tmp_path / "m.onnx", {"x": x}, tmp_path)["output"], expected)
 
 
 def test_qdq_is_what_is_measured(tmp_path):

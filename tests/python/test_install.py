@@ -38,8 +38,9 @@ def build(*statements, **environment):
 
 def test_an_isolated_build_finds_the_torch_that_is_installed(tmp_path):
     """As pip isolates it: by a sitecustomize.py on PYTHONPATH, which hides what is installed but the build's requirements."""
-    for name in ("setuptools", "pkg_resources"):
-        (tmp_path / name).symlink_to(importlib.util.find_spec(name).submodule_search_locations[0])
+    for found in (importlib.util.find_spec(name) for name in ("setuptools", "pkg_resources")):  # the latter of old versions
+        if found is not None:
+            (tmp_path / found.name).symlink_to(found.submodule_search_locations[0])
     hide = "import sys; sys.path = [path for path in sys.path if not path.endswith(('site-packages', 'dist-packages'))]"
     (tmp_path / "sitecustomize.py").write_text(hide)
     shown = "import importlib.util; print(importlib.util.find_spec('torch'), file=sys.stderr)"

@@ -32,7 +32,8 @@ def lines(folder):
     return [{key: value for key, value in line.items() if key != "seconds"} for line in logged]
 
 
-@pytest.mark.parametrize("line", ["CR 3:8 n=2 grad=6", "progressive 3,4,8 grad=8 window=3 threshold=0.01 patience=1"])
+@pytest.mark.parametrize("line", ["CR 3:8 n=2 grad=6", "progressive 3,4,8 grad=8 window=3 threshold=0.01 patience=1",
+                                  "price 3:8 grad=8 every=3 budget=0.63", "waterfill 3:8 grad=8 every=3 budget=0.63"])
 def test_it_has_the_same_bytes(tmp_path, line):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert train(whole, line) == 0

@@ -45,19 +45,6 @@ def test_a_closed_loop_goes_on_from_its_state():
         resumed.step(loss=losses(step))
 
 
-@pytest.mark.parametrize("line, message", [
-    ("price 3:8 grad=8 budget=0.6", "asks for losses between steps"),
-    ("waterfill 3:8 grad=8 budget=0.6", "asks how sensitive layers are"),
-])
-def test_what_only_the_program_can_train_on_tells_its_plan(line, message):
-    schedule = lowtide.Schedule(line, steps=1000)
-    assert 4 <= schedule.at(500).forward <= 7
-    with pytest.raises(ValueError, match=message):
-        schedule.step()
-    with pytest.raises(ValueError, match=message):
-        lowtide.quantize_(torch.nn.Linear(3, 2), schedule)
-
-
 def test_a_table_may_be_a_file(tmp_path, program):
     (tmp_path / "bits.csv").write_text("step,bits\n0,8\n3,4\n9,4\n")
     line = f"table @{tmp_path / 'bits.csv'} grad=6"

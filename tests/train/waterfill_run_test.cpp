@@ -204,9 +204,9 @@ TEST_F(WaterfillRun, SensitivityIsThatOfTheFormula) {
   const auto place = std::find_if(layers.begin(), layers.end(), [&](auto& of) { return of.name == layer; });
   double told = 0, first = 0;
   {
-    LayerLook look(*looked, layers, {});
+    LayerLook look(looked->execution(), layer_choices(looked->model(), layers), {});
     step(*looked);
-    look.take_gradients();
+    look.take_gradients(chosen_weights(looked->model(), layers), looked->model().parameters());
     const std::vector<double> all = look.sensitivities(*alone(), 0.1, 20);
     told = all[static_cast<std::size_t>(place - layers.begin())];
     first = all[0];

@@ -1,6 +1,7 @@
 // The names that the data sets of sentence pairs have on disk.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lowtide/base/error.h"
 #include "lowtide/data/text/entailment.h"
