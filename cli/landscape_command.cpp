@@ -55,7 +55,9 @@ std::optional<int> read_arguments(Arguments& arguments, int argc, char** argv) {
   app.add_option("--span", arguments.span, "how far to either side; 1: as far as the weights are long")
       ->capture_default_str();
   app.add_option("--items", arguments.items, "how many items of the split; 0: all")->capture_default_str();
-  app.add_option("--split", arguments.split, "which items")->capture_default_str()->type_name(kLandscapeSplits);
+  app.add_option("--split", arguments.split, "which items")
+      ->capture_default_str()
+      ->type_name(kLandscapeSplits);
   app.add_option("--seed", arguments.seed, "of the directions")->capture_default_str();
   app.add_option("--bits,--eval-bits", arguments.bits, "0: fp32; -1: as the run evaluates")
       ->capture_default_str();

@@ -120,29 +120,11 @@ TEST_F(OwnDataProgram, EvalTakesARunOrACheckpoint) {
   std::string text;
   for (int i = 0; i < 300; ++i) text += "step " + std::to_string(i % 7) + "\n";
   write_file(folder_ / "own.txt", text);
-  const Finished trained = run({"train",
-                                "--data",
-                                "text",
-                                "--data-dir",
-                                path("own.txt"),
-                                "--tokens",
-                                "characters",
-                                "--model",
-                                "lstm",
-                                "--hidden",
-                                "8",
-                                "--length",
-                                "8",
-                                "--batch",
-                                "4",
-                                "--steps",
-                                "4",
-                                "--cycles",
-                                "2",
-                                "--checkpoint-every",
-                                "2",
-                                "--out",
-                                path("run")});
+  const Finished trained = run({"train",    "--data",     "text",     "--data-dir", path("own.txt"),
+                                "--tokens", "characters", "--model",  "lstm",       "--hidden",
+                                "8",        "--length",   "8",        "--batch",    "4",
+                                "--steps",  "4",          "--cycles", "2",          "--checkpoint-every",
+                                "2",        "--out",      path("run")});
   ASSERT_EQ(trained.code, 0) << trained.text;
   const RunPaths paths{folder_ / "run"};
   const Json result = read_run_file(paths.result());

@@ -90,9 +90,8 @@ struct DepthwiseConstants {
 
   // Products and sums rounded one by one, as plain loops have them.
   __m512 output(__m512i sum, __m512i window_sum) const {
-    return _mm512_add_ps(
-        _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale),
-        _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(window_sum), window_scale), value));
+    return _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale),
+                         _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(window_sum), window_scale), value));
   }
 };
 
