@@ -16,6 +16,7 @@
 namespace lowtide {
 namespace {
 
+constexpr double kAnyBudget = 0.5;       // of a line that is only read
 constexpr const char* kThen = " then ";  // of a way's name, between the bits of its phases
 
 std::vector<std::string> all_names() {
@@ -49,7 +50,7 @@ std::string with_budget(const std::string& line, double budget) {
 
 // A line without a budget, but that can have one.
 std::string canonical_line(const std::string& text) {
-  with_budget(text, 0.5);
+  with_budget(text, kAnyBudget);
   return fmt::format("{}", fmt::join(split_words(text), " "));
 }
 
@@ -168,10 +169,17 @@ std::optional<std::string> loop_copied_by(const std::string& way) {
   return copied == loops().end() ? std::nullopt : std::optional(*copied);
 }
 
-std::vector<std::string> budget_schedules(const std::vector<std::string>& given) {
+std::optional<std::string> loop_of(const std::string& schedule) {
+  const std::string name =
+      is_line(schedule) ? parse_schedule(with_budget(schedule, kAnyBudget)).name : schedule;
+  const bool is_loop = std::find(loops().begin(), loops().end(), name) != loops().end();
+  return is_loop ? std::optional(name) : std::nullopt;
+}
+
+std::vector<std::string> budget_schedules(const std::vector<std::string>& given, bool of_script) {
   std::vector<std::string> result;
   for (const std::string& text : given) {
-    if (text.find(' ') != std::string::npos) {
+    if (is_line(text)) {
       result.push_back(canonical_line(text));
       continue;
     }
@@ -180,8 +188,9 @@ std::vector<std::string> budget_schedules(const std::vector<std::string>& given)
         result.push_back(canonical(name));
         continue;
       }
-      const std::vector<std::string> all = all_names();
-      result.insert(result.end(), all.begin(), all.end());
+      for (const std::string& one : all_names()) {
+        if (!of_script || !loop_of(one)) result.push_back(one);
+      }
     }
   }
   return result;
