@@ -7,7 +7,6 @@
 #include "lowtide/nn/quant_lstm.h"
 
 namespace lowtide {
-namespace {
 
 std::vector<torch::Tensor> weights_of(QuantLayer& layer) {
   if (auto* conv = dynamic_cast<QuantConv2dImpl*>(&layer)) return {conv->weight};
@@ -20,7 +19,11 @@ std::vector<torch::Tensor> weights_of(QuantLayer& layer) {
   return {};
 }
 
-}  // namespace
+WeightLayout layout_of(const QuantLayer& layer) {
+  const bool by_inputs = dynamic_cast<const QuantGcnConvImpl*>(&layer) != nullptr ||
+                         dynamic_cast<const QuantGatConvImpl*>(&layer) != nullptr;
+  return by_inputs ? WeightLayout::kInputsByOutputs : WeightLayout::kOutputsByInputs;
+}
 
 std::vector<torch::Tensor> weights_chosen_for(QuantLayer& layer) {
   const bool has_rule = layer.rule().kind != LayerPrecision::Kind::kScheduled;

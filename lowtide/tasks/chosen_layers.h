@@ -6,14 +6,19 @@
 
 #include "lowtide/base/torch.h"
 #include "lowtide/cost/ledger.h"
+#include "lowtide/engine/observed.h"
 #include "lowtide/nn/quant_layer.h"
 #include "lowtide/schedule/schedule.h"
 
-// For which layers a schedule with bits for each of them chooses.
+// What layers multiply by, and for which of them a schedule with bits for each chooses.
 
 namespace lowtide {
 
-// What a layer multiplies by, if it has no rule of its own: else nothing, as for a product of two activations.
+// Nothing for a product of two activations.
+std::vector<torch::Tensor> weights_of(QuantLayer& layer);
+WeightLayout layout_of(const QuantLayer& layer);
+
+// The same, if it has no rule of its own: else nothing.
 std::vector<torch::Tensor> weights_chosen_for(QuantLayer& layer);
 
 // The ledger's layers as such a schedule sees them.
