@@ -296,7 +296,7 @@ function rowsOf(metric: string, entries: Entry[], best: BestOfTen[]): Row[] {
 // Differences from constant at one budget, a row each, with their intervals.
 function differencePanel({ metric }: Context["experiment"], rows: Row[], span: [number, number], width: number): Panel {
   const scale = isFraction(metric) ? 100 : 1;
-  const labels = 124;
+  const labels = 140;
   const svg = Plot.plot({
     style: plotStyle,
     width,
