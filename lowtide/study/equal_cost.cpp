@@ -17,6 +17,7 @@ namespace lowtide {
 namespace {
 
 constexpr double kAnyBudget = 0.5;       // of a line that is only read
+constexpr double kWaterfillAlpha = 0.5;  // tuned on Fashion-MNIST: docs/results/fashion-mnist-tuning.md
 constexpr const char* kThen = " then ";  // of a way's name, between the bits of its phases
 
 std::vector<std::string> all_names() {
@@ -95,8 +96,9 @@ std::string loop_line(const std::string& loop, const Recipe& recipe) {
   const std::int64_t steps = recipe.training.steps;
   const std::int64_t every =
       std::min(std::clamp<std::int64_t>(steps / 20, 25, 100), std::max<std::int64_t>(2, steps / 4));
-  return fmt::format("{} {}:{} grad={} every={}", loop, range.bits.low, range.bits.high, range.grad.high,
-                     every);
+  const std::string alpha = loop == ways::kWaterfill ? fmt::format(" alpha={}", kWaterfillAlpha) : "";
+  return fmt::format("{} {}:{} grad={}{} every={}", loop, range.bits.low, range.bits.high, range.grad.high,
+                     alpha, every);
 }
 
 std::string phases_line(const Recipe& recipe, int low, double budget) {

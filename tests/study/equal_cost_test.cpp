@@ -98,7 +98,7 @@ TEST(EqualCost, PriceComesWithItsBitsShuffledAndReplayed) {
 TEST(EqualCost, SoDoesWaterfill) {
   const std::vector<Member> all = members(completed(budget_study({"waterfill"}, {0.63})));
   ASSERT_EQ(all.size(), 3u * 4);
-  EXPECT_EQ(line_of(all[0].recipe), "waterfill 3:8 grad=8 every=100 budget=0.63");
+  EXPECT_EQ(line_of(all[0].recipe), "waterfill 3:8 grad=8 alpha=0.5 every=100 budget=0.63");
   EXPECT_EQ(all[1].name, "waterfill-shuffled-0.63-seed1");
   EXPECT_EQ(all[1].bits_of->member, "waterfill-0.63-seed1");
   EXPECT_TRUE(all[1].bits_of->shuffled);
