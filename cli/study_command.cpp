@@ -13,6 +13,7 @@
 #include "cli/study_arguments.h"
 #include "cli/submit_arguments.h"
 #include "lowtide/base/error.h"
+#include "lowtide/base/suggest.h"
 #include "lowtide/io/standard_output.h"
 #include "lowtide/recipe/recipe_file.h"
 #include "lowtide/recipe/table_file.h"
@@ -23,6 +24,8 @@
 
 namespace lowtide {
 namespace {
+
+constexpr const char* kJudges = "test|valid";
 
 constexpr const char* kUsage =
     "Many runs of one recipe, and what they tell together.\n"
@@ -252,6 +255,11 @@ int analyze_command(int argc, char** argv) {
   app.add_option("--json", json, "write everything to this file; -: likewise")->type_name("FILE");
   bool best = false;
   app.add_flag("--best", best, "judge runs by the weights that --keep-best kept, not by the last ones");
+  std::string split = "test";
+  app.add_option("--split", split,
+                 "judge by the test set, or by the held-out items, as a choice has to be made")
+      ->capture_default_str()
+      ->type_name(kJudges);
   std::string way;
   std::optional<double> budget;
   CLI::Option* has_way =
@@ -264,13 +272,15 @@ int analyze_command(int argc, char** argv) {
   CostMeasure measure;
   add_cost_options(app, measure);
   if (const auto code = parse(app, argc, argv)) return *code;
+  expect_choice("split", split, kJudges);
   if (folders.size() > 1 && !csv.empty())
     throw UserError("--csv is the table of one study; of several give --json, or analyse each by itself");
+  const Judge judge = split == "test" ? Judge::kTest : Judge::kHeldOut;
+  const Weights weights = best ? Weights::kBest : Weights::kLast;
   std::vector<Analysis> analyses;
   for (const std::string& folder : folders) {
     const Study study = read_study(folder);  // before a folder that is none is searched
-    analyses.push_back(
-        analyse(study, scan_runs(folder), Judge::kTest, measure, best ? Weights::kBest : Weights::kLast));
+    analyses.push_back(analyse(study, scan_runs(folder), judge, measure, weights));
   }
   for (Analysis& analysis : analyses) {
     if (!way.empty()) freeze(analysis, way, budget);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
@@ -16,6 +17,18 @@ namespace {
 
 // Ports for jobs that say none: above those that services have, below those that Linux gives to connections.
 constexpr int kFirstPort = 20000, kPorts = 12000;
+
+// The variables by which a launcher tells a process which of several it is.
+struct RankNames {
+  const char *rank, *size, *local_rank;
+};
+constexpr RankNames kTorchrun{"RANK", "WORLD_SIZE", "LOCAL_RANK"};
+constexpr RankNames kMpirun{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"};
+constexpr const char* kMpirunLocalSize = "OMPI_COMM_WORLD_LOCAL_SIZE";
+constexpr RankNames kSrun{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"};
+constexpr const char* kOtherSize = "PMI_SIZE";
+// MPICH's mpirun and others set these, which do not say how the ranks find each other.
+constexpr std::array kOthers{"PMI_RANK", kOtherSize, "PMIX_RANK"};
 
 std::string mark_of(const RankEnvironment& environment) { return environment.folder + "/ended-by-a-signal"; }
 
@@ -52,11 +65,11 @@ class Launcher {
     return kFirstPort + static_cast<int>(hash % kPorts);
   }
 
-  RankEnvironment ranks(const char* rank, const char* size, const char* local_rank) const {
+  RankEnvironment ranks(const RankNames& names) const {
     RankEnvironment environment;
-    environment.size = number(size, 1, static_cast<int>(kMostShards));
-    environment.rank = number(rank, 0, environment.size - 1);
-    if (has(local_rank)) environment.local_rank = number(local_rank, 0, environment.size - 1);
+    environment.size = number(names.size, 1, static_cast<int>(kMostShards));
+    environment.rank = number(names.rank, 0, environment.size - 1);
+    if (has(names.local_rank)) environment.local_rank = number(names.local_rank, 0, environment.size - 1);
     return environment;
   }
 
@@ -67,7 +80,7 @@ class Launcher {
 
 RankEnvironment from_torchrun(const Variables& variables) {
   const Launcher launcher("torchrun's variables", variables);
-  RankEnvironment environment = launcher.ranks("RANK", "WORLD_SIZE", "LOCAL_RANK");
+  RankEnvironment environment = launcher.ranks(kTorchrun);
   if (environment.size == 1) return environment;
   environment.address = launcher.text("MASTER_ADDR");
   environment.port = launcher.number("MASTER_PORT", 1, 65535);
@@ -79,10 +92,9 @@ RankEnvironment from_torchrun(const Variables& variables) {
 
 RankEnvironment from_mpirun(const Variables& variables) {
   const Launcher launcher("mpirun's variables", variables);
-  RankEnvironment environment =
-      launcher.ranks("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK");
+  RankEnvironment environment = launcher.ranks(kMpirun);
   if (environment.size == 1) return environment;
-  const int here = launcher.number("OMPI_COMM_WORLD_LOCAL_SIZE", 1, environment.size);
+  const int here = launcher.number(kMpirunLocalSize, 1, environment.size);
   if (!launcher.has("MASTER_ADDR") && here < environment.size)
     throw UserError(
         "mpirun started ranks on several machines, and MASTER_ADDR does not say which has rank 0: mpirun -x "
@@ -108,10 +120,9 @@ std::string first_host(const std::string& list) {
   return host;
 }
 
-// MPICH's mpirun and others set these, which do not say how the ranks find each other.
 void expect_no_other_launcher(const Variables& variables) {
-  if (variables("PMI_SIZE") == "1") return;
-  for (const char* variable : {"PMI_RANK", "PMI_SIZE", "PMIX_RANK"}) {
+  if (variables(kOtherSize) == "1") return;
+  for (const char* variable : kOthers) {
     if (!variables(variable)) continue;
     throw UserError(fmt::format(
         "{} is set, by a launcher of processes that is not known here; start the ranks by torchrun, Open "
@@ -123,7 +134,7 @@ void expect_no_other_launcher(const Variables& variables) {
 
 RankEnvironment from_srun(const Variables& variables) {
   const Launcher launcher("srun's variables", variables);
-  RankEnvironment environment = launcher.ranks("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID");
+  RankEnvironment environment = launcher.ranks(kSrun);
   if (environment.size == 1) return environment;
   environment.address = launcher.has("MASTER_ADDR") ? launcher.text("MASTER_ADDR")
                                                     : first_host(launcher.text("SLURM_STEP_NODELIST"));
@@ -145,11 +156,11 @@ std::optional<int> gpu_of(const RankEnvironment& environment, int gpus) {
 // The batch script of a SLURM job has some of a step's variables, but not the number of its tasks.
 std::optional<RankEnvironment> rank_environment(const Variables& variables) {
   std::optional<RankEnvironment> found;
-  if (variables("RANK") || variables("WORLD_SIZE")) {
+  if (variables(kTorchrun.rank) || variables(kTorchrun.size)) {
     found = from_torchrun(variables);
-  } else if (variables("OMPI_COMM_WORLD_RANK") || variables("OMPI_COMM_WORLD_SIZE")) {
+  } else if (variables(kMpirun.rank) || variables(kMpirun.size)) {
     found = from_mpirun(variables);
-  } else if (variables("SLURM_STEP_NUM_TASKS")) {
+  } else if (variables(kSrun.size)) {
     found = from_srun(variables);
   } else {
     expect_no_other_launcher(variables);
@@ -158,11 +169,12 @@ std::optional<RankEnvironment> rank_environment(const Variables& variables) {
 }
 
 void forget_launcher() {
-  for (const char* variable :
-       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_RANK",
-        "PMI_SIZE", "PMIX_RANK"})
-    unsetenv(variable);
+  for (const RankNames& names : {kTorchrun, kMpirun}) {
+    for (const char* variable : {names.rank, names.size, names.local_rank}) unsetenv(variable);
+  }
+  unsetenv(kMpirunLocalSize);
+  unsetenv(kSrun.size);  // by which srun is known; its other two tell of the job's task, which this stays
+  for (const char* variable : kOthers) unsetenv(variable);
 }
 
 std::optional<RankEnvironment> rank_environment() {

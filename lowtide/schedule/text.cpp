@@ -49,6 +49,8 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
+bool is_line(std::string_view schedule) { return schedule.find(' ') != std::string_view::npos; }
+
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](char x, char y) { return lower(x) == lower(y); });

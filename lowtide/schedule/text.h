@@ -15,6 +15,9 @@ std::optional<double> parse_real(std::string_view text);
 std::vector<std::string_view> split_words(std::string_view text);
 std::vector<std::string_view> split(std::string_view text, char separator);
 
+// Whether a schedule is a whole line, not a name alone.
+bool is_line(std::string_view schedule);
+
 bool equal_ignoring_case(std::string_view a, std::string_view b);
 
 // Text as it may stand on a line for people: on one line, not endless.

@@ -16,6 +16,8 @@
 namespace lowtide {
 namespace {
 
+constexpr double kAnyBudget = 0.5;       // of a line that is only read
+constexpr double kWaterfillAlpha = 0.5;  // tuned on Fashion-MNIST: docs/results/fashion-mnist-tuning.md
 constexpr const char* kThen = " then ";  // of a way's name, between the bits of its phases
 
 std::vector<std::string> all_names() {
@@ -49,7 +51,7 @@ std::string with_budget(const std::string& line, double budget) {
 
 // A line without a budget, but that can have one.
 std::string canonical_line(const std::string& text) {
-  with_budget(text, 0.5);
+  with_budget(text, kAnyBudget);
   return fmt::format("{}", fmt::join(split_words(text), " "));
 }
 
@@ -94,8 +96,9 @@ std::string loop_line(const std::string& loop, const Recipe& recipe) {
   const std::int64_t steps = recipe.training.steps;
   const std::int64_t every =
       std::min(std::clamp<std::int64_t>(steps / 20, 25, 100), std::max<std::int64_t>(2, steps / 4));
-  return fmt::format("{} {}:{} grad={} every={}", loop, range.bits.low, range.bits.high, range.grad.high,
-                     every);
+  const std::string alpha = loop == ways::kWaterfill ? fmt::format(" alpha={}", kWaterfillAlpha) : "";
+  return fmt::format("{} {}:{} grad={}{} every={}", loop, range.bits.low, range.bits.high, range.grad.high,
+                     alpha, every);
 }
 
 std::string phases_line(const Recipe& recipe, int low, double budget) {
@@ -168,10 +171,17 @@ std::optional<std::string> loop_copied_by(const std::string& way) {
   return copied == loops().end() ? std::nullopt : std::optional(*copied);
 }
 
-std::vector<std::string> budget_schedules(const std::vector<std::string>& given) {
+std::optional<std::string> loop_of(const std::string& schedule) {
+  const std::string name =
+      is_line(schedule) ? parse_schedule(with_budget(schedule, kAnyBudget)).name : schedule;
+  const bool is_loop = std::find(loops().begin(), loops().end(), name) != loops().end();
+  return is_loop ? std::optional(name) : std::nullopt;
+}
+
+std::vector<std::string> budget_schedules(const std::vector<std::string>& given, bool of_script) {
   std::vector<std::string> result;
   for (const std::string& text : given) {
-    if (text.find(' ') != std::string::npos) {
+    if (is_line(text)) {
       result.push_back(canonical_line(text));
       continue;
     }
@@ -180,8 +190,9 @@ std::vector<std::string> budget_schedules(const std::vector<std::string>& given)
         result.push_back(canonical(name));
         continue;
       }
-      const std::vector<std::string> all = all_names();
-      result.insert(result.end(), all.begin(), all.end());
+      for (const std::string& one : all_names()) {
+        if (!of_script || !loop_of(one)) result.push_back(one);
+      }
     }
   }
   return result;

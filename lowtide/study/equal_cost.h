@@ -35,8 +35,12 @@ std::string replayed_loop(const std::string& loop);
 // The loop whose runs' bits a way has, which has no schedule of its own; or nothing.
 std::optional<std::string> loop_copied_by(const std::string& way);
 
-// What a user asks for, `all` and lists with commas, as single names and lines. UserError for what is neither.
-std::vector<std::string> budget_schedules(const std::vector<std::string>& given);
+// What a user asks for, `all` and lists with commas, as single names and lines; `all` of a script without the loops, which ask
+// `lowtide train`. UserError for what is neither.
+std::vector<std::string> budget_schedules(const std::vector<std::string>& given, bool of_script = false);
+
+// Of one of these: the closed loop that it is, or nothing.
+std::optional<std::string> loop_of(const std::string& schedule);
 
 // The ways at a budget that a name or line of budget_schedules stands for: one, but for the phases and the loops. Phases of
 // which none meets the budget are `phases`.

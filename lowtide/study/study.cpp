@@ -29,8 +29,6 @@ void expect(bool condition, const std::string& otherwise) {
   if (!condition) throw UserError(otherwise);
 }
 
-bool is_line(const std::string& schedule) { return schedule.find(' ') != std::string::npos; }
-
 // "RR,CR" are two; the commas of a whole line (progressive 3,4,6,8) are its own.
 std::vector<std::string> single_schedules(const std::vector<std::string>& given) {
   std::vector<std::string> result;
@@ -167,6 +165,8 @@ void note_impossible(Study& study) {
   if (static_alone && !study.impossible.empty()) throw UserError(study.impossible[0].reason);
 }
 
+bool chooses_for_layers(const std::string& schedule) { return loop_of(schedule) == ways::kWaterfill; }
+
 // Why a schedule could not be in a network of these layers; empty where it could.
 std::string why_not(const Study& study, const std::string& schedule, const std::vector<LayerSize>& layers) {
   for (const double budget : study.budgets) {
@@ -236,16 +236,13 @@ void complete_budget(Study& study) {
          fmt::format("bits is {}; a budget needs two numbers to be spent between, lowest:highest",
                      study.recipe.precision.bits));
   if (study.schedules.empty()) study.schedules = {"all"};
-  const auto asked = std::find_if(loops().begin(), loops().end(), [&](const std::string& loop) {
-    return std::any_of(study.schedules.begin(), study.schedules.end(),
-                       [&](auto& text) { return text.find(loop) != std::string::npos; });
-  });
-  study.schedules = budget_schedules(study.schedules);
-  if (study.command.empty()) return;
-  if (asked != loops().end())
-    throw UserError(
-        fmt::format("{} runs in `lowtide train` alone, not in a script; leave it out of schedules", *asked));
-  for (const std::string& loop : loops()) std::erase(study.schedules, loop);
+  const bool of_script = !study.command.empty();
+  study.schedules = budget_schedules(study.schedules, of_script);
+  for (const std::string& schedule : study.schedules) {
+    if (const auto loop = loop_of(schedule); loop && of_script)
+      throw UserError(
+          fmt::format("{} runs in `lowtide train` alone, not in a script; leave it out of schedules", *loop));
+  }
 }
 
 void check_range_test(Study& study) {
@@ -397,15 +394,13 @@ void complete(Study& study) {
 
 bool has_bits_for_layers(const Study& study) {
   return study.kind == Study::kBudget && study.command.empty() &&
-         std::any_of(study.schedules.begin(), study.schedules.end(), [](const std::string& schedule) {
-           return schedule.find(ways::kWaterfill) != std::string::npos;
-         });
+         std::any_of(study.schedules.begin(), study.schedules.end(), chooses_for_layers);
 }
 
 std::vector<ImpossibleSetting> fit_to_layers(Study& study, const std::vector<LayerSize>& layers) {
   std::vector<ImpossibleSetting> left_out;
   for (const std::string& schedule : study.schedules) {
-    if (schedule.find(ways::kWaterfill) == std::string::npos) continue;
+    if (!chooses_for_layers(schedule)) continue;
     if (const std::string reason = why_not(study, schedule, layers); !reason.empty())
       left_out.push_back({schedule, reason});
   }

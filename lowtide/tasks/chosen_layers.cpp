@@ -10,7 +10,6 @@
 #include "lowtide/nn/quant_lstm.h"
 
 namespace lowtide {
-namespace {
 
 LayerWeights weights_of(QuantLayer& layer) {
   if (auto* conv = dynamic_cast<QuantConv2dImpl*>(&layer)) return {conv->weight};
@@ -22,6 +21,14 @@ LayerWeights weights_of(QuantLayer& layer) {
   if (auto* gat = dynamic_cast<QuantGatConvImpl*>(&layer)) return {gat->weight};
   return {};
 }
+
+WeightLayout layout_of(const QuantLayer& layer) {
+  const bool by_inputs = dynamic_cast<const QuantGcnConvImpl*>(&layer) != nullptr ||
+                         dynamic_cast<const QuantGatConvImpl*>(&layer) != nullptr;
+  return by_inputs ? WeightLayout::kInputsByOutputs : WeightLayout::kOutputsByInputs;
+}
+
+namespace {
 
 LayerWeights weights_chosen_for(QuantLayer& layer) {
   const bool has_rule = layer.rule().kind != LayerPrecision::Kind::kScheduled;

@@ -5,18 +5,10 @@
 #include <map>
 
 #include "lowtide/engine/observed.h"
-#include "lowtide/nn/quant_gat_conv.h"
-#include "lowtide/nn/quant_graph_conv.h"
 #include "lowtide/train/squares.h"
 
 namespace lowtide {
 namespace {
-
-WeightLayout layout_of(const QuantLayer& layer) {
-  const bool by_inputs = dynamic_cast<const QuantGcnConvImpl*>(&layer) != nullptr ||
-                         dynamic_cast<const QuantGatConvImpl*>(&layer) != nullptr;
-  return by_inputs ? WeightLayout::kInputsByOutputs : WeightLayout::kOutputsByInputs;
-}
 
 // The square of the widest range that x was quantised by.
 torch::Tensor squared_range(const Quantized& x) {
@@ -88,14 +80,8 @@ void LayerLook::take_gradients(const std::vector<LayerWeights>& weights,
   const torch::Tensor none = torch::zeros_like(squared_gradient_);
   std::vector<torch::Tensor> of_inputs, of_weights;
   for (const LayerWeights& of_layer : weights) {
-    torch::Tensor sum = none;
-    for (const torch::Tensor& weight : of_layer) {
-      if (!weight.grad().defined()) continue;
-      const Range range = measure_range(contiguous(weight.detach()), RangeGroup::kRow);
-      sum =
-          sum + sum_in_order(range.range.to(torch::kDouble).square().flatten() * row_squares(weight.grad()));
-    }
-    of_weights.push_back(sum);
+    const torch::Tensor term = weights_term(of_layer);
+    of_weights.push_back(term.defined() ? term : none);
   }
   for (std::int64_t shard = 0; shard < shards_.count; ++shard) {
     for (const ShardInputs& inputs : inputs_) {

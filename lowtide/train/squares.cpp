@@ -23,6 +23,18 @@ torch::Tensor row_squares(const torch::Tensor& gradient) {
   return sum_rows(gradient.flatten(1).square().t().contiguous()).to(torch::kDouble);
 }
 
+torch::Tensor weights_term(const std::vector<torch::Tensor>& weights) {
+  torch::Tensor sum;
+  for (const torch::Tensor& weight : weights) {
+    if (!weight.grad().defined()) continue;
+    const Range range = measure_range(contiguous(weight.detach()), RangeGroup::kRow);
+    const torch::Tensor term =
+        sum_in_order(range.range.to(torch::kDouble).square().flatten() * row_squares(weight.grad()));
+    sum = sum.defined() ? sum + term : term;
+  }
+  return sum;
+}
+
 torch::Tensor squared_gradient(const std::vector<torch::Tensor>& parameters) {
   torch::Tensor sum = torch::zeros({}, parameters[0].options().dtype(torch::kDouble).requires_grad(false));
   for (const torch::Tensor& parameter : parameters) {

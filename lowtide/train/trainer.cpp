@@ -300,12 +300,15 @@ void Trainer::train_captured(double rate) {
   if (look_) of_shape = of_graph;
 }
 
+// That the last step's loss is the mean of. Of a graph's nodes only some have a label that is learnt from.
+std::int64_t Trainer::items_of_loss() const {
+  return result_.judged > 0 ? result_.judged : task_->items_per_step();
+}
+
 // Of the step that was looked at; all ranks hear the same.
 void Trainer::tell_layers() {
   stop_if_not_finite();
-  // Of a graph's nodes only some have a label that is learnt from.
-  const std::int64_t batch = result_.judged > 0 ? result_.judged : task_->items_per_step();
-  heard_ = Heard{look_->sensitivities(*ranks_, rate_.at(step_ - 1), batch), 0, {}};
+  heard_ = Heard{look_->sensitivities(*ranks_, rate_.at(step_ - 1), items_of_loss()), 0, {}};
   look_.reset();
   schedule_->observe_layers(heard_->sensitivities);
 }

@@ -88,6 +88,7 @@ class Trainer {
   void train_captured(double rate);
   void compute_and_update(double rate);
   void probe(const Probe& bits);
+  std::int64_t items_of_loss() const;
   void tell_layers();
   void measure(bool is_looked_at, double took);
   void stop_if_not_finite();

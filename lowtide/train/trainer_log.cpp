@@ -72,7 +72,7 @@ void Trainer::log_layers() {
   const Clock::time_point before = Clock::now();
   std::string figures;
   if (ranks_->rank() == ranks_->size() - 1) {
-    LayersLine line{.step = step_, .layers = layer_statistics(*task_, rate_.at(step_ - 1))};
+    LayersLine line{.step = step_, .layers = layer_statistics(*task_, rate_.at(step_ - 1), items_of_loss())};
     line.took = seconds_between(before, Clock::now());
     line.seconds = seconds();
     figures = to_json(line).dump();

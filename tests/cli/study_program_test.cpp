@@ -99,6 +99,9 @@ TEST_F(StudyProgram, ASuiteFromRunToAdvice) {
   const Finished three = run({"study", "analyze", out, "--count", "paper"});
   EXPECT_TRUE(contains(three.text, "GBitOps, paper", "3 seeds cannot tell a difference below"));
   expect_mistake({"study", "analyze", out, "--axis", "money"}, "axis is 'money'");
+  EXPECT_TRUE(contains(three.text, "; test accuracy"));
+  EXPECT_TRUE(contains(run({"study", "analyze", out, "--split", "valid"}).text, "; held-out accuracy"));
+  expect_mistake({"study", "analyze", out, "--split", "train"}, "split is 'train'");
 }
 
 TEST_F(StudyProgram, ABudgetStudyFromRunToAdvice) {

@@ -98,7 +98,7 @@ TEST(EqualCost, PriceComesWithItsBitsShuffledAndReplayed) {
 TEST(EqualCost, SoDoesWaterfill) {
   const std::vector<Member> all = members(completed(budget_study({"waterfill"}, {0.63})));
   ASSERT_EQ(all.size(), 3u * 4);
-  EXPECT_EQ(line_of(all[0].recipe), "waterfill 3:8 grad=8 every=100 budget=0.63");
+  EXPECT_EQ(line_of(all[0].recipe), "waterfill 3:8 grad=8 alpha=0.5 every=100 budget=0.63");
   EXPECT_EQ(all[1].name, "waterfill-shuffled-0.63-seed1");
   EXPECT_EQ(all[1].bits_of->member, "waterfill-0.63-seed1");
   EXPECT_TRUE(all[1].bits_of->shuffled);
@@ -163,13 +163,24 @@ TEST(EqualCost, WhereLayersHaveRulesWaterfillIsLeftOut) {
   EXPECT_TRUE(contains(user_error([&] { fit_to_layers(study, {{100, false}}); }), "none without a rule"));
 }
 
+TEST(EqualCost, ALoopIsKnownByItsScheduleWhereverThatStands) {
+  EXPECT_EQ(loop_of("waterfill"), "waterfill");
+  EXPECT_EQ(loop_of("delayed 10% at=fp32 waterfill 3:8 alpha=0.5"), "waterfill");
+  EXPECT_EQ(loop_of("price 3:8 every=50 then 8 last=10%"), "price");
+  for (const char* other :
+       {"CR", "constant", "phases", "CR 3:8 n=2 then 8 last=10%", "matched 3:8 alpha=0.5"})
+    EXPECT_EQ(loop_of(other), std::nullopt) << other;
+  EXPECT_TRUE(has_bits_for_layers(completed(budget_study({"waterfill 3:8 alpha=0.5"}, {0.63}))));
+  EXPECT_FALSE(has_bits_for_layers(completed(budget_study({"price,matched"}, {0.63}))));
+}
+
 TEST(EqualCost, AScriptHasNoLoop) {
   Study study = budget_study({}, {0.63});
   study.command = "train {schedule} {seed} {out} {steps}";
   EXPECT_EQ(completed(study).schedules.size(), 14u);
   study.schedules = {"price"};
   EXPECT_TRUE(contains(error_of_study(study), "price runs in `lowtide train` alone"));
-  study.schedules = {"waterfill"};
+  study.schedules = {"all", "delayed 10% waterfill 3:8"};
   EXPECT_TRUE(contains(error_of_study(study), "waterfill runs in `lowtide train` alone"));
 }
 

@@ -1,10 +1,12 @@
 // Equal cost: what a budget of bit operations buys, spent in different ways, and how far each is from constant bits.
 
 import * as Plot from "@observablehq/plot";
+import { bestOfTen, picksText, type BestOfTen } from "./best_of_ten";
 import type { Context } from "./context";
 import { csvLine } from "./export";
 import { Figure, type Drawing, type Point } from "./figure";
 import { isFraction, lowerIsBetter, metricText, plural, shortNumber, significant, spreadText } from "./format";
+import { adjust, pairedDifference, type Difference } from "./paired";
 import { groupCost, groupStatistics, metricOf, type Group, type Split, type Statistics } from "./runs";
 import { addText, plotStyle, textWidth, together, type Placed, type PlotSvg } from "./svg";
 
@@ -22,61 +24,12 @@ const families = {
 } as const;
 type Family = keyof typeof families;
 
-interface Difference {
-  mean: number;
-  half: number; // of its 95 % interval; NaN for fewer than two pairs
-  pairs: number;
-  p: number; // of a paired t test; NaN for fewer than three pairs, or where all differ alike
-}
-
-interface Entry extends Statistics {
+export interface Entry extends Statistics {
   group: Group;
   budget: number; // 1: full cost
   way: string;
   family: Family;
   difference: Difference | null; // from constant at the same budget; of that one, and at full cost, none
-}
-
-// Student's t at 0.975, by degrees of freedom; beyond 30 within 0.002.
-const quantiles = [
-  12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131, 2.12, 2.11,
-  2.101, 2.093, 2.086, 2.08, 2.074, 2.069, 2.064, 2.06, 2.056, 2.052, 2.048, 2.045, 2.042,
-];
-export const studentQuantile = (degrees: number) => quantiles[degrees - 1] ?? 1.96 + 2.4 / degrees;
-
-// Two-sided p of Student's t with whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4).
-export function studentP(t: number, degrees: number): number {
-  const angle = Math.atan(Math.abs(t) / Math.sqrt(degrees));
-  const sine = Math.sin(angle),
-    cosine = Math.cos(angle),
-    odd = degrees % 2 === 1;
-  let sum = 0,
-    term = odd ? cosine : 1;
-  for (let power = odd ? 1 : 0; power <= degrees - 2; power += 2) {
-    sum += term;
-    term *= (cosine * cosine * (power + 1)) / (power + 2);
-  }
-  return 1 - (odd ? (2 / Math.PI) * (angle + sine * sum) : sine * sum);
-}
-
-// Holm's: the smallest times all of them, the next times one less, and none below the one before.
-export function holm(p: number[]): number[] {
-  const order = [...p.keys()].sort((a, b) => p[a] - p[b]);
-  const adjusted = [...p];
-  let before = 0;
-  order.forEach((i, rank) => (adjusted[i] = before = Math.max(before, Math.min(1, (p.length - rank) * p[i]))));
-  return adjusted;
-}
-
-// Runs of one seed share weights, order and augmentation: differences are taken seed by seed.
-export function pairedDifference(ours: Map<number, number>, theirs: Map<number, number>): Difference {
-  const differences = [...ours].flatMap(([seed, value]) => (theirs.has(seed) ? [value - theirs.get(seed)!] : []));
-  const n = differences.length;
-  const mean = differences.reduce((a, b) => a + b, 0) / n;
-  const squares = differences.reduce((sum, d) => sum + (d - mean) ** 2, 0);
-  const error = n > 1 ? Math.sqrt(squares / (n - 1) / n) : NaN;
-  const p = n > 2 && error > 0 ? studentP(mean / error, n - 1) : NaN;
-  return { mean, half: n > 1 ? studentQuantile(n - 1) * error : NaN, pairs: n, p };
 }
 
 const bySeed = (group: Group, split: Split) =>
@@ -115,19 +68,15 @@ function wayOf({ line, copy, steps }: Group, full: Group): { way: string; family
   return { way: without, family: /^matched\b/.test(line) ? "matched" : "other" };
 }
 
-// A schedule's name alone, where no other of its name has the same budget.
+// A schedule's name, and of its words those by which it differs from others of its name at the same budget.
 function shortenWays(entries: Entry[]) {
-  const nameOf = ({ way, family }: Entry) => (["ten", "matched", "loops"].includes(family) ? way.split(" ")[0] : way);
-  const names = entries.map((entry) => `${entry.budget} ${nameOf(entry)}`);
-  entries.forEach((entry, i) => {
-    if (names.indexOf(names[i]) === names.lastIndexOf(names[i])) entry.way = nameOf(entry);
-  });
-}
-
-// For all of them; a loop's bits alone answer a question of their own.
-function adjust(entries: Entry[]) {
-  const known = entries.flatMap(({ difference }) => (difference && Number.isFinite(difference.p) ? difference : []));
-  holm(known.map(({ p }) => p)).forEach((p, i) => (known[i].p = p));
+  const named = entries.filter(({ family }) => ["ten", "matched", "loops"].includes(family));
+  const words = new Map(named.map((entry) => [entry, entry.way.split(" ")]));
+  for (const [entry, own] of words) {
+    const namesakes = named.filter((one) => one.budget === entry.budget && words.get(one)![0] === own[0]);
+    const differs = (word: string) => !namesakes.every((one) => words.get(one)!.includes(word));
+    entry.way = own.filter((word, i) => i === 0 || differs(word)).join(" ");
+  }
 }
 
 // Groups with a budget say what full cost is. Others of that recipe belong to a budget that they cost: within a step, or
@@ -157,8 +106,10 @@ export function entriesOf({ experiment, split }: Pick<Context, "experiment" | "s
     const difference = pairedDifference(bySeed(entry.group, split), bySeed(reference.group, split));
     if (difference.pairs > 0) entry.difference = difference;
   }
-  adjust(entries.filter(({ family }) => family === "copies"));
-  adjust(entries.filter(({ family }) => family !== "copies"));
+  // A loop's bits alone answer a question of their own.
+  const isCopy = ({ family }: Entry) => family === "copies";
+  for (const some of [entries.filter(isCopy), entries.filter((entry) => !isCopy(entry))])
+    adjust(some.flatMap(({ difference }) => difference ?? []));
   const sign = lowerIsBetter(experiment.metric) ? 1 : -1;
   return entries.sort((a, b) => a.budget - b.budget || sign * (a.mean - b.mean));
 }
@@ -172,21 +123,35 @@ function differenceText(metric: string, value: number): string {
 
 const pText = (p: number) => (Number.isFinite(p) ? `, p ${p < 0.001 ? "< 0.001" : p.toFixed(3)}` : "");
 
-function describe(metric: string, entry: Entry): string[] {
+// "+0.30 [+0.10, +0.50], p 0.020"
+function fullDifferenceText(metric: string, { mean, half, p }: Difference): string {
+  const interval = Number.isFinite(half)
+    ? ` [${differenceText(metric, mean - half)}, ${differenceText(metric, mean + half)}]`
+    : "";
+  return `${differenceText(metric, mean)}${interval}${pText(p)}`;
+}
+
+const budgetText = (budget: number) => (budget === 1 ? "full cost" : `at ${budget} of static's cost`);
+
+function describe(metric: string, entry: Entry, best: BestOfTen[]): string[] {
   const spread = entry.count > 1 ? ` ± ${spreadText(metric, entry.deviation)}` : "";
-  const { difference } = entry;
-  const interval =
-    difference && Number.isFinite(difference.half)
-      ? ` [${differenceText(metric, difference.mean - difference.half)}, ${differenceText(metric, difference.mean + difference.half)}]`
-      : "";
+  const fromBest = best.flatMap(({ others }) => others.get(entry) ?? []);
   return [
     entry.way,
-    entry.budget === 1 ? "full cost" : `at ${entry.budget} of static's cost`,
+    budgetText(entry.budget),
     `${metric} ${metricText(metric, entry.mean)}${spread}, ${plural(entry.count, "seed")}`,
-    ...(difference ? [`from constant ${differenceText(metric, difference.mean)}${interval}${pText(difference.p)}`] : []),
+    ...(entry.difference ? [`from constant ${fullDifferenceText(metric, entry.difference)}`] : []),
+    ...fromBest.map((difference) => `from the best of the ten ${fullDifferenceText(metric, difference)}`),
     entry.group.line,
   ];
 }
+
+const describeBest = (metric: string, best: BestOfTen): string[] => [
+  "the best of the ten",
+  budgetText(best.budget),
+  `from constant ${fullDifferenceText(metric, best.difference)}`,
+  `${picksText(best)}: the best on the other seeds, by ${best.by === "valid" ? "held-out items" : "the test set"}`,
+];
 
 // At each budget the best, unless a smaller one has as good a one.
 function frontOf(metric: string, entries: Entry[]): Entry[] {
@@ -205,7 +170,12 @@ const metricTicks = (metric: string) =>
   isFraction(metric) ? (value: number) => `${+(100 * value).toFixed(2)} %` : shortNumber;
 
 // Metric against budget. Those of one budget stand side by side, from the best to the worst.
-function frontPanel({ experiment: { metric }, split }: Context, entries: Entry[], width: number): Panel {
+function frontPanel(
+  { experiment: { metric }, split }: Context,
+  entries: Entry[],
+  best: BestOfTen[],
+  width: number,
+): Panel {
   const budgets = [...new Set(entries.map((entry) => entry.budget))];
   const gap = Math.min(0.16, ...budgets.slice(1).map((budget, i) => budget - budgets[i]));
   const place = (entry: Entry) => {
@@ -265,7 +235,7 @@ function frontPanel({ experiment: { metric }, split }: Context, entries: Entry[]
     x: x.apply(place(entry)),
     y: y.apply(entry.mean),
     series: "front",
-    lines: () => describe(metric, entry),
+    lines: () => describe(metric, entry, best),
   }));
   return { svg, points };
 }
@@ -284,12 +254,49 @@ function addLegend(svg: SVGSVGElement, entries: Entry[], from: number, width: nu
   }
 }
 
+// A way's difference from constant, or that of the best of the ten.
+interface Row {
+  key: string;
+  label: string;
+  color: string;
+  budget: number;
+  difference: Difference;
+  lines: () => string[];
+}
+
+// From the best way to the worst; last the best of the ten.
+function rowsOf(metric: string, entries: Entry[], best: BestOfTen[]): Row[] {
+  const ways = entries.flatMap((entry): Row[] =>
+    entry.difference && entry.budget < 1
+      ? [
+          {
+            key: entry.group.key,
+            label: entry.way,
+            color: colorOf(entry),
+            budget: entry.budget,
+            difference: entry.difference,
+            lines: () => describe(metric, entry, best),
+          },
+        ]
+      : [],
+  );
+  const picked = best.map(
+    (one): Row => ({
+      key: "the best of the ten",
+      label: "best of the ten",
+      color: families.ten.color,
+      budget: one.budget,
+      difference: one.difference,
+      lines: () => describeBest(metric, one),
+    }),
+  );
+  return [...ways, ...picked];
+}
+
 // Differences from constant at one budget, a row each, with their intervals.
-function differencePanel(context: Context, entries: Entry[], span: [number, number], width: number): Panel {
-  const { metric } = context.experiment;
-  const rows = entries.filter((entry) => entry.difference);
+function differencePanel({ metric }: Context["experiment"], rows: Row[], span: [number, number], width: number): Panel {
   const scale = isFraction(metric) ? 100 : 1;
-  const labels = 100;
+  const labels = 140;
   const svg = Plot.plot({
     style: plotStyle,
     width,
@@ -306,47 +313,42 @@ function differencePanel(context: Context, entries: Entry[], span: [number, numb
       ticks: 4,
       grid: true,
     },
-    y: { type: "point", domain: rows.map((entry) => entry.group.key), axis: null, padding: 0.6 },
+    y: { type: "point", domain: rows.map(({ key }) => key), axis: null, padding: 0.6 },
     marks: [
       Plot.ruleX([0], { stroke: "var(--baseline-1)" }),
       Plot.ruleY(
-        rows.filter((entry) => Number.isFinite(entry.difference!.half)),
+        rows.filter(({ difference }) => Number.isFinite(difference.half)),
         {
-          y: (e: Entry) => e.group.key,
-          x1: (e: Entry) => scale * Math.max(span[0], e.difference!.mean - e.difference!.half),
-          x2: (e: Entry) => scale * Math.min(span[1], e.difference!.mean + e.difference!.half),
-          stroke: colorOf,
+          y: "key",
+          x1: ({ difference }: Row) => scale * Math.max(span[0], difference.mean - difference.half),
+          x2: ({ difference }: Row) => scale * Math.min(span[1], difference.mean + difference.half),
+          stroke: (row: Row) => row.color,
           strokeWidth: 1.5,
         },
       ),
       Plot.dot(rows, {
-        x: (e: Entry) => scale * e.difference!.mean,
-        y: (e: Entry) => e.group.key,
-        fill: colorOf,
+        x: ({ difference }: Row) => scale * difference.mean,
+        y: "key",
+        fill: (row: Row) => row.color,
         stroke: "var(--surface)",
         r: 4,
       }),
     ],
   }) as PlotSvg;
-  addText(svg, labels, 16, `at ${rows[0].budget} of static's cost`, { weight: 550 });
+  addText(svg, labels, 16, budgetText(rows[0].budget), { weight: 550 });
   const x = svg.scale("x"),
     y = svg.scale("y") as unknown as { apply: (key: string) => number };
-  const points = rows.map((entry) => {
-    const at = y.apply(entry.group.key);
-    addText(svg, labels - 8, at + 4, entry.way, { fill: colorOf(entry), anchor: "end", weight: 550 }, labels - 10);
-    return {
-      x: x.apply(scale * entry.difference!.mean),
-      y: at,
-      series: `differences at ${entry.budget}`,
-      lines: () => describe(metric, entry),
-    };
+  const points = rows.map(({ key, label, color, budget, difference, lines }) => {
+    const at = y.apply(key);
+    addText(svg, labels - 8, at + 4, label, { fill: color, anchor: "end", weight: 550 }, labels - 10);
+    return { x: x.apply(scale * difference.mean), y: at, series: `differences at ${budget}`, lines };
   });
   return { svg, points };
 }
 
 // All differences and zero, and of intervals what is no wider than three times that: those of two seeds would hide the rest.
-function spanOf(entries: Entry[]): [number, number] {
-  const known = entries.flatMap(({ difference }) => difference ?? []);
+function spanOf(rows: Row[]): [number, number] {
+  const known = rows.map(({ difference }) => difference);
   const means = [0, ...known.map(({ mean }) => mean)];
   const low = Math.min(...means),
     high = Math.max(...means);
@@ -358,15 +360,18 @@ function spanOf(entries: Entry[]): [number, number] {
 function draw(context: Context, width: number): Drawing | null {
   const entries = entriesOf(context);
   if (entries.length === 0) return null;
-  const panels: (Panel & { x: number; y: number })[] = [{ ...frontPanel(context, entries, width), x: 0, y: 0 }];
-  const span = spanOf(entries);
-  const budgets = [...new Set(entries.filter((e) => e.difference && e.budget < 1).map((e) => e.budget))];
+  const { experiment, split } = context;
+  const best = bestOfTen(entries, experiment.metric, split);
+  const panels: (Panel & { x: number; y: number })[] = [{ ...frontPanel(context, entries, best, width), x: 0, y: 0 }];
+  const rows = rowsOf(experiment.metric, entries, best);
+  const span = spanOf(rows);
+  const budgets = [...new Set(rows.map(({ budget }) => budget))];
   const columns = Math.max(1, Math.min(budgets.length, Math.floor(width / 300)));
   const each = Math.floor(width / columns);
   let bottom = 330;
   for (let i = 0; i < budgets.length; i += columns) {
     const row = budgets.slice(i, i + columns).map((budget, j) => ({
-      ...differencePanel(context, entries.filter((entry) => entry.budget === budget), span, each),
+      ...differencePanel(experiment, rows.filter((one) => one.budget === budget), span, each),
       x: j * each,
       y: bottom,
     }));
@@ -380,8 +385,17 @@ function draw(context: Context, width: number): Drawing | null {
   return { svg: together(width, bottom, placed), points: () => points };
 }
 
+const differenceCells = (difference: Difference | null | undefined) => [
+  difference?.mean ?? "",
+  difference && Number.isFinite(difference.half) ? difference.half : "",
+  difference?.pairs ?? "",
+  difference && Number.isFinite(difference.p) ? difference.p : "",
+];
+
 function csv(context: Context): string[] {
-  const rows = entriesOf(context).map((entry) =>
+  const entries = entriesOf(context);
+  const best = bestOfTen(entries, context.experiment.metric, context.split);
+  const ways = entries.map((entry) =>
     csvLine([
       entry.budget,
       entry.way,
@@ -391,10 +405,18 @@ function csv(context: Context): string[] {
       entry.mean,
       entry.count > 1 ? entry.deviation : "",
       entry.count,
-      entry.difference?.mean ?? "",
-      entry.difference && Number.isFinite(entry.difference.half) ? entry.difference.half : "",
-      entry.difference?.pairs ?? "",
-      entry.difference && Number.isFinite(entry.difference.p) ? entry.difference.p : "",
+      ...differenceCells(entry.difference),
+      ...differenceCells(best.map(({ others }) => others.get(entry)).find(Boolean)),
+    ]),
+  );
+  const picked = best.map((one) =>
+    csvLine([
+      one.budget,
+      "the best of the ten",
+      picksText(one),
+      ...["", "", "", "", one.picks.size],
+      ...differenceCells(one.difference),
+      ...differenceCells(null),
     ]),
   );
   return [
@@ -411,8 +433,13 @@ function csv(context: Context): string[] {
       "half_interval",
       "pairs",
       "p_adjusted",
+      "from_best",
+      "best_half_interval",
+      "best_pairs",
+      "best_p_adjusted",
     ]),
-    ...rows,
+    ...ways,
+    ...picked,
   ];
 }
 
@@ -420,7 +447,7 @@ export function equalCost(context: Context): Figure {
   return new Figure({
     id: "equal-cost",
     title: "At equal cost",
-    note: "What a budget of bit operations buys: schedules scaled to it, closed loops and their bits alone (shuffled in time, or of another seed), constant bits, training for fewer steps, low bits first and high ones last. Above, means with one standard deviation over seeds, those of one budget from the best to the worst; the dashed line is the front. Below, differences from constant bits at the same budget, paired over seeds, each with its own 95 % interval: of many such, one is off zero by chance. What is pointed at tells its p, adjusted by Holm for all of these differences, those of a loop's bits alone by themselves.",
+    note: "What a budget of bit operations buys: schedules scaled to it, closed loops and their bits alone (shuffled in time, or of another seed), constant bits, training for fewer steps, low bits first and high ones last. Above, means with one standard deviation over seeds, those of one budget from the best to the worst; the dashed line is the front. Below, differences from constant bits at the same budget, paired over seeds, each with its own 95 % interval: of many such, one is off zero by chance. What is pointed at tells its p, adjusted by Holm for all of these differences, those of a loop's bits alone by themselves. The best of the ten is on each seed the one that is best on all others, from three seeds on; how far another way is from it tells that way's point.",
     draw: (width) => draw(context, width),
     csv: () => csv(context),
   });

@@ -77,11 +77,13 @@ test("ways to spend a budget are told apart and compared with constant bits, see
   assert.deepEqual(named, [
     "0.4 CR",
     "0.4 constant",
+    "0.4 the best of the ten",
     "0.63 4 then 8",
-    "0.63 CR 3:8 n=2 grad=8",
-    "0.63 CR 3:8 n=8 grad=8",
+    "0.63 CR n=2",
+    "0.63 CR n=8",
     "0.63 constant",
     "0.63 shorter",
+    "0.63 the best of the ten",
     "1 static 8 plateau-every=100 steps=800",
   ]);
   const accuracy = new Map(
@@ -96,17 +98,25 @@ test("ways to spend a budget are told apart and compared with constant bits, see
   assert.ok(Math.abs(cr.from_constant - mean) < 1e-12);
   assert.ok(Math.abs(cr.half_interval - (4.303 * deviation) / Math.sqrt(3)) < 1e-6, "t(0.975, 2) is 4.303");
   // Two degrees of freedom: p = 1 - t / √(t² + 2); the least of five is multiplied by five.
-  const least = Math.min(...rows.filter(({ p_adjusted }) => p_adjusted !== "").map(({ p_adjusted }) => +p_adjusted));
-  const unadjusted = rows
+  const ways = rows.filter(({ way }) => way !== "the best of the ten");
+  const least = Math.min(...ways.filter(({ p_adjusted }) => p_adjusted !== "").map(({ p_adjusted }) => +p_adjusted));
+  const unadjusted = ways
     .filter(({ half_interval }) => half_interval !== "")
     .map(({ from_constant, half_interval }) => (4.303 * Math.abs(from_constant)) / half_interval)
     .map((t) => 1 - t / Math.sqrt(t * t + 2));
   assert.equal(unadjusted.length, 5);
   assert.ok(Math.abs(least - Math.min(1, 5 * Math.min(...unadjusted))) < 1e-3);
   assert.equal(rows.find(({ way }) => way === "constant").from_constant, "");
-  // A panel with the front, and one a budget with differences from constant.
+  // Of the ten there is one at each budget, whatever seeds pick it.
+  const best = rows.find(({ budget, way }) => budget === "0.4" && way === "the best of the ten");
+  assert.deepEqual([best.schedule, best.seeds, best.from_constant], ["CR", "3", cr.from_constant]);
+  const shorter = rows.find(({ way }) => way === "shorter");
+  const fromBest = [1, 2, 3].map((seed) => accuracy.get(`shorter-0.63-seed${seed}`) - accuracy.get(`CR-0.63-seed${seed}`));
+  assert.ok(Math.abs(shorter.from_best - fromBest.reduce((a, b) => a + b) / 3) < 1e-12);
+  assert.equal(cr.from_best, "");
+  // A panel with the front, and one a budget with differences from constant, where the best of the ten has a row.
   assert.equal(await page.locator("#equal-cost svg.together > svg").count(), 3);
-  assert.equal(await page.locator("#equal-cost g[aria-label='dot'] circle").count(), 8 + 1 + 4);
+  assert.equal(await page.locator("#equal-cost g[aria-label='dot'] circle").count(), 8 + (1 + 1) + (4 + 1));
   assert.equal(await page.locator("#groups .warning").textContent().then((text) => /504, 800/.test(text)), true);
   await context.close();
 });

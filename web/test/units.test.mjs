@@ -15,7 +15,9 @@ const { fronts, mixtureWarning, makeExperiments, paretoFront, relativeCost, stat
 const { loggedRuns, placeOf, segmentsOf } = await load("bit_runs");
 const { csvLine } = await load("export");
 const { cellsHeld, cellsOf } = await load("layer_statistics");
-const { entriesOf, holm, pairedDifference, studentP, studentQuantile } = await load("equal_cost");
+const { entriesOf } = await load("equal_cost");
+const { holm, pairedDifference, studentP, studentQuantile } = await load("paired");
+const { bestOfTen, picksText } = await load("best_of_ten");
 const { metricText, durationText, lowerIsBetter } = await load("format");
 
 test("thinning keeps the extremes, the mean and the order", () => {
@@ -276,6 +278,50 @@ test("a loop's bits alone are one way to spend its budget, whatever tables they 
       [1, "static 8", "static", null],
     ],
   );
+});
+
+test("the best of the ten is picked on the seeds that it is not tested on", () => {
+  const cost = 0.5 * 0.0625;
+  const valid = { CR: [0.9, 0.5, 0.5], RR: [0.6, 0.6, 0.6], constant: [0.9, 0.9, 0.9], matched: [0.1, 0.1, 0.1] };
+  const tests = { CR: [0.8, 0.82, 0.84], RR: [0.7, 0.75, 0.77], constant: [0.71, 0.8, 0.8], matched: [0.75, 0.85, 0.85] };
+  const lines = {
+    CR: "CR 3:8 n=8 grad=8 budget=0.5",
+    RR: "RR 3:8 n=8 grad=8 c=0.9 budget=0.5",
+    constant: "static 8 grad=8 budget=0.5",
+    matched: "matched 3:8 grad=8 budget=0.5",
+  };
+  const runs = (names, seeds) =>
+    names.flatMap((name) =>
+      seeds.map((seed) =>
+        run(lines[name], seed, { ...scored(tests[name][seed - 1], cost), valid: valid[name][seed - 1] }),
+      ),
+    );
+  // Another CR, which is none of the recipe's ten, and would win.
+  const other = [1, 2, 3].map((seed) => run("CR 3:8 n=2 grad=8 budget=0.5", seed, { ...scored(0.95, cost), valid: 0.95 }));
+  const bestOf = (all) => {
+    const [experiment] = makeExperiments(all);
+    return bestOfTen(entriesOf({ experiment, split: "test" }), experiment.metric, "test");
+  };
+  const [best, ...more] = bestOf([...runs(Object.keys(lines), [1, 2, 3]), ...other]);
+  assert.equal(more.length, 0);
+  // Without seed 1 RR has 0.6 and CR 0.5; without another CR has 0.7.
+  assert.deepEqual([...best.picks].map(([seed, way]) => [seed, way.split(" ")[0]]), [[1, "RR"], [2, "CR"], [3, "CR"]]);
+  assert.equal(picksText(best), "RR on seed 1, CR n=8 on seeds 2, 3");
+  assert.equal(best.by, "valid");
+  assert.ok(Math.abs(best.difference.mean - (-0.01 + 0.02 + 0.04) / 3) < 1e-12);
+  const others = [...best.others].map(([{ way }, { mean }]) => [way, +mean.toFixed(6)]);
+  // From 0.70, 0.82, 0.84.
+  assert.deepEqual(others, [["CR n=2", +((0.25 + 0.13 + 0.11) / 3).toFixed(6)], ["matched", 0.03]]);
+  // Two degrees of freedom: p = 1 - t / √(t² + 2). Of two, the lesser is doubled.
+  const pOf = (differences) => {
+    const mean = (differences[0] + differences[1] + differences[2]) / 3;
+    const t = mean / Math.sqrt(differences.reduce((sum, d) => sum + (d - mean) ** 2, 0) / 6);
+    return 1 - t / Math.sqrt(t * t + 2);
+  };
+  const least = Math.min(pOf([0.25, 0.13, 0.11]), pOf([0.05, 0.03, 0.01]));
+  assert.ok(Math.abs(Math.min(...[...best.others.values()].map(({ p }) => p)) - 2 * least) < 1e-9);
+  assert.equal(bestOf(runs(Object.keys(lines), [1, 2])).length, 0, "two seeds cannot pick and test");
+  assert.equal(bestOf(runs(["CR", "matched"], [1, 2, 3])).length, 0, "nothing to compare with");
 });
 
 test("p of Student's t and Holm's adjustment", () => {
