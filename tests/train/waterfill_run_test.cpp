@@ -9,6 +9,7 @@
 #include "lowtide/io/jsonl.h"
 #include "lowtide/nn/quant_layer.h"
 #include "lowtide/study/loop_bits.h"
+#include "lowtide/tasks/task.h"
 #include "lowtide/train/checkpoint.h"
 #include "lowtide/train/layer_look.h"
 #include "lowtide/train/run_folder.h"
