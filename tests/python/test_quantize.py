@@ -367,7 +367,7 @@ def test_mistakes_are_named():
             pass
 
 
-@pytest.mark.parametrize("line, message", [("price 3:8 grad=8 budget=0.6", "which `lowtide train` computes"),
+@pytest.mark.parametrize("line, message", [("waterfill 3:8 grad=8 budget=0.6", "chooses bits for layers by what they multiply"),
                                            ("table 5[4/6]x600 6[5/7]x400", "bits of 2 layers, and the network has 3")])
 def test_what_fails_changes_nothing(line, message):
     model = Small()
