@@ -235,7 +235,7 @@ std::vector<std::string> names_in(const std::string& list) {
 
 int bench_command(int argc, char** argv) {
   constexpr const char* kWhat = "step|layer";
-  constexpr std::int64_t kOne = 1, kMostCount = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kNone = 0, kOne = 1, kMostCount = std::numeric_limits<std::int64_t>::max();
   StepBenchOptions options;
   std::string what, engines, models, recipe;
   int threads = 0, ranks = 1;
@@ -293,7 +293,7 @@ int bench_command(int argc, char** argv) {
       ->check(CLI::Range(kOne, kMostCount));
   app.add_option("--shards", shards, "step: parts of a batch that ranks share out; 0: as many as ranks")
       ->capture_default_str()
-      ->check(CLI::Range(kOne - 1, kMostCount));
+      ->check(CLI::Range(kNone, kMostCount));
   app.add_flag("--json", json, "print one JSON object");
   if (const auto code = parse(app, argc, argv)) return *code;
   expect_choice("benchmark", what, kWhat);

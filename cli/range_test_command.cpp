@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "cli/commands.h"
+#include "cli/parse.h"
 #include "cli/recipe_arguments.h"
 #include "cli/study_arguments.h"
 #include "cli/submit_arguments.h"
@@ -75,6 +76,7 @@ int range_test_command(int argc, char** argv) {
       ->type_name("FOLDER")
       ->configurable(false);
   app.add_option("--apply", file, "write the recipe with these lowest bits to this file; -: standard output")
+      ->check(no_file_of_a_run())
       ->type_name("FILE")
       ->configurable(false);
   app.add_flag("--json", json, "print JSON")->configurable(false);

@@ -251,8 +251,11 @@ int analyze_command(int argc, char** argv) {
       "study analyze");
   app.add_option("DIR", folders, "folder of the study; of several, budget studies all")->required();
   app.add_option("--csv", csv, "write the table to this file; -: standard output, and nothing else")
+      ->check(no_file_of_a_run())
       ->type_name("FILE");
-  app.add_option("--json", json, "write everything to this file; -: likewise")->type_name("FILE");
+  app.add_option("--json", json, "write everything to this file; -: likewise")
+      ->check(no_file_of_a_run())
+      ->type_name("FILE");
   bool best = false;
   app.add_flag("--best", best, "judge runs by the weights that --keep-best kept, not by the last ones");
   std::string split = "test";

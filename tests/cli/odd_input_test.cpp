@@ -128,6 +128,10 @@ TEST_F(OddInput, OutputsThatWouldReplaceARun) {
     expect_mistake({"report", folder.string(), "--html", file}, "is a file of a run; choose another name");
     expect_mistake({"export", "--checkpoint", file, "--out", file},
                    "is a file of a run; choose another name");
+    expect_mistake({"study", "analyze", folder.string(), "--csv", file},
+                   "is a file of a run; choose another name");
+    expect_mistake({"range-test", "--recipe", recipe_.string(), "--apply", file},
+                   "is a file of a run; choose another name");
     EXPECT_EQ(file_bytes(file), "{}\n");
   }
   const std::string copy = path("copy.safetensors");
