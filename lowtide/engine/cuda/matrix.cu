@@ -57,9 +57,11 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(MatrixCodes q, HalfMatri
   sum = __reduce_add_sync(0xffffffffu, sum);
   if (lane == 0) {
     const float offset = q.offset[q.by_row ? row : 0];
-    // Zeros give zeros: with middle codes taken off and added again, they would be a rounding off.
-    const bool is_zero = offset == 0.0f && sum == -centre * q.columns;
-    const float scale = is_zero ? 0.0f : q.scale[q.by_row ? row : 0];
+    const float step = q.scale[q.by_row ? row : 0];
+    // Zeros give zeros: with middle codes taken off and added again, they would be a rounding off. An infinity has codes of
+    // 0 too, but no finite step, and must not pass for a zero.
+    const bool is_zero = offset == 0.0f && step < INFINITY && sum == -centre * q.columns;
+    const float scale = is_zero ? 0.0f : step;
     to.side.factor[row] = scale;
     to.side.middle[row] = middle_value(scale, offset, centre);
     to.side.total[row] = scale * static_cast<float>(sum);
